@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * act - turns actions into shell commands, and runs them
+ * act - turns deeds into shell commands, and runs them
  *
  * A dry run prints the commands that a real run executes: hooks of the config, `gmsfs promote`,
  * `demote` and `drain`, and words written to files of the mount. Each command has a time limit and
@@ -28,12 +28,12 @@ struct governor_place {
 char *governor_deed_command(const struct governor_deed *deed, const struct governor_config *config,
                             const struct governor_place *place);
 
-/* Writes the action in a few words: "demote qwen to host". */
+/* Writes the deed in a few words: "demote qwen to host". */
 void governor_deed_name(const struct governor_deed *deed, const struct governor_config *config,
                         char *text, size_t room);
 
-/* Carries the action out, and waits for its end. On failure a negative errno and, in `failure`, one
- * line that names the action, the reason, and the time of the next attempt. */
+/* Carries the deed out, and waits for its end. On failure a negative errno and, in `failure`, one
+ * line that names the deed, the reason, and the time of the next attempt. */
 int governor_do(const struct governor_deed *deed, const struct governor_config *config,
                 const struct governor_place *place, struct failure *failure);
 

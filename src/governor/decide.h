@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decide - which actions the governor takes now, and why
+ * decide - which deeds the governor does now, and why
  *
- * One pure function: snapshot and configuration in, an ordered list of actions out. No clock, no
+ * One pure function: snapshot and configuration in, an ordered list of deeds out. No clock, no
  * file, no memory of earlier rounds: times that outlive a round are in the snapshot (moved_ms,
  * done_ms, failed_ms, idle_since_ms, changed_ms), filled in by observe and act.
  *
@@ -52,7 +52,7 @@ struct governor_store {
     bool moving;
     uint64_t last_used_ms; /* end of its last hold; 0: never held */
     uint64_t moved_ms;     /* last time it came to the device or left it, spares apart; 0: never */
-    uint64_t failed_ms;    /* last failure of an action on a store without a model; 0: none */
+    uint64_t failed_ms;    /* last failure of a deed on a store without a model; 0: none */
     uint64_t grants;       /* within the last window (grants.h) */
 };
 
@@ -62,7 +62,7 @@ struct governor_demand {
     uint64_t waiting; /* requests in its queue */
     uint64_t running;
     uint64_t ttft_ms;   /* recent mean; 0: no requests */
-    uint64_t failed_ms; /* last failed action on it or its store; 0: none */
+    uint64_t failed_ms; /* last failed deed on it or its store; 0: none */
     uint64_t done_ms;   /* last successful sleep or wake; 0: never */
     /* Last successful wake; 0: since then it was seen serving, without requests, off the device, or
      * was put to sleep */
@@ -110,12 +110,12 @@ struct governor_deed {
     const char *store; /* or the pool of GOVERNOR_POOL_MAX; owned by snapshot or config */
     uint64_t bytes;    /* GOVERNOR_POOL_MAX: the new max; else the size of the store */
     unsigned tier;     /* GOVERNOR_HOST, _DISK or _NONE of DRAIN, DEMOTE and SPARE; else 0 */
-    /* Run only if the action before it succeeded (which may itself follow one) */
+    /* Run only if the deed before it succeeded (which may itself follow one) */
     bool follows;
     char reason[256]; /* one line for people, without bytes that control a terminal */
 };
 
-/* Fills in `deeds` (room for GOVERNOR_MAX_DEEDS) and returns their number; further actions wait for
+/* Fills in `deeds` (room for GOVERNOR_MAX_DEEDS) and returns their number; further deeds wait for
  * the next round. The result does not depend on the order of stores and pools. */
 size_t governor_decide(const struct governor_snapshot *now, const struct governor_config *config,
                        struct governor_deed *deeds);

@@ -2,7 +2,7 @@
 /*
  * decide_round - the state of one round, shared by the files of decide
  *
- * Pure. decide_round.c finds facts and records actions, decide_room.c counts room, decide_leave.c
+ * Pure. decide_round.c finds facts and records deeds, decide_room.c counts room, decide_leave.c
  * chooses the stores that leave, decide_ahead.c makes spares and prefetches, and decide_pools.c
  * changes budgets; decide.c has the rules.
  */
@@ -13,7 +13,7 @@
 
 #define NO_INDEX SIZE_MAX /* no model, no store, no pool */
 
-/* Room in each tier after the actions decided so far. */
+/* Room in each tier after the deeds decided so far. */
 struct decide_room {
     uint64_t device_free, host_free, disk_free;
     uint64_t kept_bytes;     /* neither free nor used: kept for stores that return soon */
@@ -61,7 +61,7 @@ void decide_begin(struct decide_round *round, const struct governor_snapshot *no
 /* Returns true if the time is less than a cooldown ago. */
 bool decide_is_recent(const struct decide_round *round, uint64_t ms);
 
-/* Returns true if the metrics are unknown, or an action failed less than a cooldown ago: it is left
+/* Returns true if the metrics are unknown, or a deed failed less than a cooldown ago: it is left
  * alone. */
 bool decide_is_frozen(const struct decide_round *round, size_t store);
 
@@ -79,7 +79,7 @@ bool decide_is_on_device(const struct decide_round *round, size_t store);
 /* Returns the end of its last use: of the store, or of the model's demand if that is earlier. */
 uint64_t decide_last_use(const struct decide_round *round, size_t store);
 
-/* Returns true if it is whole and at rest, and no action was decided about it so far. */
+/* Returns true if it is whole and at rest, and no deed was decided about it so far. */
 bool decide_is_free_to_move(const struct decide_round *round, size_t store);
 
 /* The store's model, else "store NAME". */
@@ -90,10 +90,10 @@ struct decide_name decide_name_of(const struct decide_round *round, size_t store
 
 /* ---- deeds ---------------------------------------------------------------------------------- */
 
-/* Returns true if so many more actions fit. */
+/* Returns true if so many more deeds fit. */
 bool decide_has_room_for(const struct decide_round *round, size_t deeds);
 
-/* Records an action; does nothing without room. */
+/* Records a deed; does nothing without room. */
 void decide_add(struct decide_round *round, struct governor_deed deed, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -130,7 +130,7 @@ bool decide_make_room(struct decide_round *round, size_t store, bool rested);
  * use. */
 void decide_lower_use(struct decide_round *round, uint64_t limit_bytes);
 
-/* Returns how many actions the leaver takes; records them. */
+/* Returns how many deeds the leaving needs; decide_add_leaver records them. */
 size_t decide_count_deeds(const struct decide_round *round, const struct decide_leaver *leaver);
 void decide_add_leaver(struct decide_round *round, const struct decide_leaver *leaver, bool follows,
                        const char *why);

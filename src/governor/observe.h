@@ -44,7 +44,7 @@ struct governor_past {
     size_t model_count;
     struct governor_grants grants;
     struct governor_moments pools;  /* last change of their max */
-    struct governor_moments stores; /* last failed action on a store without a model */
+    struct governor_moments stores; /* last failed deed on a store without a model */
 };
 
 /* Adapts the past to this config; models keep their past by name. 0, or -ENOMEM and nothing
@@ -78,7 +78,7 @@ void governor_seen_free(struct governor_seen *seen);
 /* Returns 0 if there is none. */
 uint64_t governor_moments_find(const struct governor_moments *moments, const char *name);
 
-/* Remembers that an action succeeded (0) or failed. */
+/* Remembers that a deed succeeded (0) or failed. */
 void governor_note(struct governor_past *past, const struct governor_deed *deed, int error,
                    uint64_t now_ms);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * governor_fixture - a GPU with models as the governor sees it, and its actions as one line
+ * governor_fixture - a GPU with models as the governor sees it, and its deeds as one line
  *
  * Included once by a test program. Sizes are in GiB, and the time is 1,000,000 s after the epoch.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * governor_laws - laws that the actions of every round obey
+ * governor_laws - laws that the deeds of every round obey
  *
  * Written apart from the code that decides: memory is counted anew from the snapshot and the
- * actions. Returns the name of a broken law; NULL: none. Checks law by law over the actions in
- * their order, each in the world as it is after the actions before.
+ * deeds. Returns the name of a broken law; NULL: none. Checks law by law over the deeds in
+ * their order, each in the world as it is after the deeds before.
  */
 #ifndef GMSFS_TESTS_UNIT_GOVERNOR_LAWS_H
 #define GMSFS_TESTS_UNIT_GOVERNOR_LAWS_H
@@ -201,7 +201,7 @@ static const char *law_of_tiers(const struct course *course)
     return NULL;
 }
 
-/* Returns the promotion for which these actions make room; SIZE_MAX: none. */
+/* Returns the promotion for which these deeds make room; SIZE_MAX: none. */
 static size_t law_chain_end(const struct course *course, size_t at)
 {
     for (; at < course->count; at++) {

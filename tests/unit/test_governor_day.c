@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A day of a GPU of 80 GiB with four models that do not fit together, second by second in virtual
- * time: requests come by a trace, engines on the device serve them, and the governor's actions are
+ * time: requests come by a trace, engines on the device serve them, and the governor's deeds are
  * carried out one after the other, at the rates below. No model flaps, the critical model waits for
  * a bounded time, and batch gets the rest. Governors that are broken in one respect run the same
  * day, and break one of these bounds.
@@ -21,7 +21,7 @@
 #define HOOK_MS    1000u
 #define COOLDOWN_S 30u
 #define INTERVAL_S 10u
-#define MOVES_S    10u /* maximum of a round of actions; a test checks it */
+#define MOVES_S    10u /* maximum of a round of deeds; a test checks it */
 #define MOST_MOVES (HOUR / (COOLDOWN_S + INTERVAL_S)) /* of a store in an hour */
 /* Possible leavers came a moment ago; then a round begins, after the one in progress. */
 #define CODE_WAIT_S   (COOLDOWN_S + INTERVAL_S + MOVES_S)
@@ -43,7 +43,7 @@ struct engine {
 struct day {
     struct engine engines[MODELS];
     uint64_t now_ms;     /* since midnight */
-    uint64_t done_at_ms; /* of the action in progress */
+    uint64_t done_at_ms; /* of the deed in progress */
     uint64_t longest_round_ms;
     /* Time without demand of other models; of it, time in which batch serves */
     uint64_t rest_s, batch_rest_s;
@@ -221,7 +221,7 @@ static bool do_deed(const struct governor_deed *deed)
     }
 }
 
-/* Finishes actions that are done by now; false: none is in progress. */
+/* Finishes deeds that are done by now; false: none is in progress. */
 static bool go_on(void)
 {
     uint64_t now_ms = day.now_ms;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the governor's actions in one situation each: which models come, and which stores leave for
+/* Tests the governor's deeds in one situation each: which models come, and which stores leave for
  * them. Idle models and pools are in test_governor_idle and _budgets. */
 #include "governor_fixture.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests actions without demand: idle models leave and sleep, spares are made, and adapters
+/* Tests deeds without demand: idle models leave and sleep, spares are made, and adapters
  * prefetched. */
 #include "governor_fixture.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the governor's snapshot of a mount and its engines, and the commands that it makes of
- * actions. */
+ * deeds. */
 #include "governor/act.h"
 #include "governor/observe.h"
 #include "governor/shell.h"
