@@ -5,8 +5,8 @@ import importlib
 from typing import Any
 
 # name: (bytes of an element, NumPy's type or None, ml_dtypes' type or None, integers of the same
-# size) float4_e2m1fn_x2 is two elements in a byte; other types of fewer than 8 bits are uint8, as
-# in torch.
+# size).
+# float4_e2m1fn_x2 is two elements in a byte; other types of fewer than 8 bits are uint8, as in torch.
 _ROWS = {
     "bool": (1, "?", None, None),
     "uint8": (1, "u1", None, None),
