@@ -14,7 +14,7 @@ static const char usage[] =
     "Serves clients of NVIDIA Triton: the system shared memory that they register becomes regions\n"
     "of the mount, regions/UID/NAME. In the foreground, until a signal ends it; regions stay. Run "
     "by a\n"
-    "user it serves that user alone, run by root every user, each with his own regions.\n";
+    "user it serves that user alone, run by root every user, each with its own regions.\n";
 
 static const char ending[] =
     "Exit status: 0 ended by SIGTERM, SIGINT or SIGHUP; 1 failure; 2 usage.\n";
