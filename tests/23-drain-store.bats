@@ -161,7 +161,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     drain -0 --undo "$W"
     wait_exit "$DRAINER"
     assert_eq "$status" 1 status
-    assert_match "$(output_of "$DRAINER")" 'cancelled the drain'
+    assert_match "$(output_of "$DRAINER")" 'the drain was cancelled by .gmsfs drain --undo.'
     ctl open "$W/lock" rn
 }
 

@@ -142,7 +142,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
         rm "$T/gate"
         wait_exit "$DRAINER"
         assert_eq "$status" 1 "status: $(output_of "$DRAINER")"
-        assert_match "$(output_of "$DRAINER")" 'another user cancelled the drain'
+        assert_match "$(output_of "$DRAINER")" 'the drain was cancelled by .gmsfs drain --undo.'
         at 'device host'
         order -host
     done

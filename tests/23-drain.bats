@@ -156,7 +156,7 @@ uses_nothing() {
     drain -0 --undo "$M"
     wait_exit "$drainer"
     assert_eq "$status" 1 status
-    assert_match "$(output_of "$drainer")" 'cancelled the drain'
+    assert_match "$(output_of "$drainer")" 'the drain was cancelled by .gmsfs drain --undo.'
     let_go "$HOLDER"
     ctl open "$W/lock" rw
 }

@@ -82,8 +82,7 @@ static int drain_explain(const struct mount *mount, int error)
                   strsignal(signals_get()), mount->path);
         return CLI_SIGNALED + signals_get();
     case -ECANCELED:
-        cli_error("%s: another user cancelled the drain; the mount serves again", mount->path);
-        break;
+        return daemon_explain_cancelled(mount->path, "the mount serves again");
     default:
         return daemon_explain(mount->path, error);
     }

@@ -259,7 +259,7 @@ int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t 
 
     while (is_broken(error)) {
         error = daemon_drain_mend(drain);
-        /* DRAIN_END has finished for good, or another user undid the drain: the worker knows. */
+        /* DRAIN_END has finished for good, or the drain was cancelled: the worker knows. */
         if (error == -ECANCELED && op == GMSFS_FDS_DRAIN_END)
             return ask_again(drain->path, drain->fd, op, NULL, remaining);
         if (error)

@@ -3,6 +3,7 @@
 
 #include "base/failure.h"
 #include "cli/cli.h"
+#include "cli/daemon_ask.h"
 
 #include <errno.h>
 #include <pwd.h>
@@ -39,6 +40,15 @@ int daemon_explain(const char *path, int error)
         cli_error("%s: the daemon cannot be asked: %s; 'gmsfs status' shows whether it lives", path,
                   strerror(-error));
     }
+    return CLI_FAILURE;
+}
+
+int daemon_explain_cancelled(const char *path, const char *now)
+{
+    cli_error(
+        "%s: the drain was cancelled by 'gmsfs drain --undo', or because the daemon restarted "
+        "and this command did not reconnect within %u s; %s",
+        path, GMSFS_FDS_DRAIN_MS / 1000, now);
     return CLI_FAILURE;
 }
 

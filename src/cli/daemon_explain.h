@@ -14,4 +14,8 @@ int daemon_explain(const char *path, int error);
  * one. Returns CLI_FAILURE. */
 int daemon_explain_rights(const char *path, const char *doing);
 
+/* Explains why a drain was cancelled. `now` is the state since then, as "the mount serves again".
+ * Returns CLI_FAILURE. */
+int daemon_explain_cancelled(const char *path, const char *now);
+
 #endif

@@ -56,8 +56,7 @@ static int explain(const struct drain_store *drain, int error)
                   drain->path);
         break;
     case -ECANCELED:
-        cli_error("%s: another user cancelled the drain; the store is open again", drain->path);
-        break;
+        return daemon_explain_cancelled(drain->path, "the store is open again");
     case -ENOENT:
         cli_error("%s: it is no store of a gmsfs mount, or not any more; 'gmsfs status' lists the "
                   "stores",

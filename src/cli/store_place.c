@@ -64,11 +64,8 @@ static int place_explain_order(int dir, const char *path, const char *place, int
 
     if (error == -EPERM || error == -EACCES)
         return daemon_explain_rights(path, "move it");
-    if (error == -ECANCELED) {
-        cli_error("%s: another user cancelled the drain; the store is open again and was not moved",
-                  path);
-        return CLI_FAILURE;
-    }
+    if (error == -ECANCELED)
+        return daemon_explain_cancelled(path, "the store is open again and was not moved");
     if (error == -EBUSY && store_explain_fence(path, "move it"))
         return CLI_FAILURE;
     info = place_read_info(dir, path);
