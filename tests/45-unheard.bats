@@ -221,7 +221,7 @@ DONE='done, but cannot write the output: No space left on device'
     "$GMSFS" image save -q "$M/weights" "$T/image"
     local words why='cannot write the output: No space left on device'
     for words in "ls $M/weights" "status $M" "status --watch $M" "sum $M/weights" "verify $M/weights $MODEL" \
-        "image ls $T/image" "metadata ls $M/weights" "version" "help" "load --help" "mount --help"; do
+        "image ls $T/image" "metadata ls $M/weights" "journal $M" "version" "help" "load --help" "mount --help"; do
         # shellcheck disable=SC2086 # words
         unheard 1 ": $why" $words
         # shellcheck disable=SC2086

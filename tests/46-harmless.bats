@@ -67,6 +67,7 @@ PY
     shown_harmless image ls --json "$T/$EVIL.image"
     shown_harmless image load "$store" "$T/$EVIL.image"
     shown_harmless clear-suspect "$store"
+    shown_harmless journal "$M"
     shown_harmless promote "$store"
     shown_harmless demote --to none "$store"
     shown_harmless load "$store" "$T/$EVIL.safetensors"
@@ -81,6 +82,7 @@ PY
     cp "$(type -P bash)" "$T/bin-$EVIL"
     shown_harmless drain "$M"
     shown_harmless drain --undo "$M"
+    shown_harmless log "$T/$EVIL.gone" debug
     shown_harmless fence "$M" # there is nothing to checkpoint
     shown_harmless triton --http none --grpc "unix:$T/$EVIL.gone/s" "$M"
     shown_harmless governor --once -c "$T/$EVIL.conf" "$M"
