@@ -95,8 +95,8 @@ named_commands() {
 # Prints the target after make, or the program, of the lines of code in DOCUMENT that begin with it.
 named() { # make|PROGRAMS DOCUMENT
     local words=$1
-    [[ $words != make ]] || words='make [a-z][a-z-]+'
-    code_of "$2" | grep -oE "^$words" | grep -oE '[a-z./-]+$' | sort -u
+    [[ $words != make ]] || words='make [a-z][a-z_.-]*[a-z]'
+    code_of "$2" | grep -oE "^$words" | grep -oE '[a-z_./-]+$' | sort -u
 }
 
 @test "each script, target of make and check of the lint that documents name is there" {
