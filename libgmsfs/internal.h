@@ -90,8 +90,7 @@ struct gmsfs_store {
     struct gfs_vmap map;
 };
 
-/* ---- gate.c: the locks of a call --------------------------------------------------------------
- */
+/* ---- gate.c: the locks of a call ---------------------------------------------------------- */
 
 /* Takes `op`. -EDEADLK: this thread is in a call on the handle, and calls from a signal handler or
  * a callback. */
@@ -190,8 +189,7 @@ int gfs_ioctl_waiting(struct gmsfs_store *handle, unsigned long request, void *a
 int gfs_ioctl_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire);
 uint64_t gfs_clock_ms(void);
 
-/* ---- session_state.c: asks nothing of the mount
- * -------------------------------------------------------- */
+/* ---- session_state.c: asks nothing of the mount ------------------------------------------- */
 
 struct gfs_grant {
     enum gmsfs_mode mode;

@@ -367,8 +367,7 @@ static void commit_layout(struct rpc_connection *connection, const struct rpc_vi
                    rpc_wait(connection, finish_seal));
 }
 
-/* ---- rights by session
- * ------------------------------------------------------------------------- */
+/* ---- rights by session -------------------------------------------------------------------- */
 
 enum right {
     LOOKS,   /* in any session */

@@ -130,8 +130,7 @@ uint64_t service_count_try(struct service *s, enum backoff_reason reason)
     return row->tries++ < SERVICE_TRIES_MAX ? 0 : row->until_ms - now_ms;
 }
 
-/* ---- choices that found no victims ------------------------------------------------------------
- */
+/* ---- choices that found no victims -------------------------------------------------------- */
 
 static uint64_t get_free(const struct service *s)
 {

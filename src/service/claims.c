@@ -42,8 +42,7 @@ uint64_t service_writer_turn(const struct service *s)
     return waiter ? waiter->id : UINT64_MAX;
 }
 
-/* ---- planners ----------------------------------------------------------------------------------
- */
+/* ---- planners ----------------------------------------------------------------------------- */
 
 static bool make_room(const struct service *s, struct deed *deed, const struct core_store *store,
                       uint64_t bytes)

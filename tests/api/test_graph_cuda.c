@@ -31,8 +31,7 @@ static struct drv_stream *new_stream(void)
     return stream;
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------- */
 
 TAP_TEST(spaces_alias_on_the_device_and_sleep_gives_everything_back)
 {
@@ -92,8 +91,7 @@ TAP_TEST(ordinal_of_another_device_is_refused)
     end_pool(pool);
 }
 
-/* ---- calls of the driver that fail --------------------------------------------------------------
- */
+/* ---- calls of the driver that fail -------------------------------------------------------- */
 
 /* Lets each call fail once, wherever it comes: a failed one changes nothing, and the next one
  * works. */
@@ -212,8 +210,7 @@ TAP_TEST(sleep_that_fails_half_way_can_be_gone_on_with)
     end_pool(pool);
 }
 
-/* ---- captures ---------------------------------------------------------------------------------
- */
+/* ---- captures ----------------------------------------------------------------------------- */
 
 /* A capture of the strictest mode, which any unsafe call would break. */
 TAP_TEST(pair_allocates_in_a_capture_without_breaking_it)
@@ -270,8 +267,7 @@ TAP_TEST(capture_elsewhere_that_was_named_holds_sleep_off_and_not_wake)
     end_pool(pool);
 }
 
-/* ---- the guard --------------------------------------------------------------------------------
- */
+/* ---- the guard ---------------------------------------------------------------------------- */
 
 /* Copies of the fake driver with `lazy` are done when a wait needs them. */
 TAP_TEST(guard_orders_launches_on_the_device_or_refuses_them)

@@ -186,8 +186,7 @@ TAP_TEST(what_is_given_back_after_the_end_of_its_pool_is_no_other_pools)
     end_pool(pool);
 }
 
-/* ---- threads ----------------------------------------------------------------------------------
- */
+/* ---- threads ------------------------------------------------------------------------------ */
 
 struct worker {
     gmsfs_graph_pool_t *pool;
@@ -272,8 +271,7 @@ TAP_TEST(pool_may_be_closed_while_threads_use_the_pair)
     remove_store();
 }
 
-/* ---- fork -------------------------------------------------------------------------------------
- */
+/* ---- fork --------------------------------------------------------------------------------- */
 
 static int child_is_refused(gmsfs_graph_pool_t *pool, gmsfs_graph_space_t *space, void *ptr)
 {

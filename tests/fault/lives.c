@@ -22,8 +22,7 @@
 static char wanted[TEXT_BYTES];
 static unsigned deaths_tried;
 
-/* ---- one trial ---------------------------------------------------------------------------------
- */
+/* ---- one trial ---------------------------------------------------------------------------- */
 
 static void begin_world(void)
 {
@@ -125,8 +124,7 @@ static void judge(const struct deed *deed)
     fprintf(stderr, "\n# wanted:\n%s# got:\n%s", wanted, trial->text);
 }
 
-/* ---- all of them -------------------------------------------------------------------------------
- */
+/* ---- all of them -------------------------------------------------------------------------- */
 
 static void learn(const struct deed *deed)
 {

@@ -100,8 +100,7 @@ static bool is_about_moves(enum record_type type)
            type == RECORD_MOVE_CANCEL || type == RECORD_COPY_DROP;
 }
 
-/* ---- laws: true where the step obeys ----------------------------------------------------------
- */
+/* ---- laws: true where the step obeys ------------------------------------------------------ */
 
 /* A committed store has all its bytes somewhere, unless they were given up or lost. A writer may
  * have changed the copy at the store's place, but no other copy. */

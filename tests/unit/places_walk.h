@@ -14,8 +14,7 @@
 
 #include "places_key.h"
 
-/* ---- states -----------------------------------------------------------------------------------
- */
+/* ---- states ------------------------------------------------------------------------------- */
 
 static uint64_t hash_bytes(const void *bytes, size_t size)
 {
@@ -104,8 +103,7 @@ static void remember(const uint8_t *key)
     *slot = (uint32_t)walk.node_count;
 }
 
-/* ---- the search -------------------------------------------------------------------------------
- */
+/* ---- the search --------------------------------------------------------------------------- */
 
 static void begin(apply_fn use, unsigned procs, unsigned stores, bool has_disk)
 {

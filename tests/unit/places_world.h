@@ -60,8 +60,7 @@ static struct {
     unsigned broken;      /* laws, a bit each */
 } walk;
 
-/* ---- looking ----------------------------------------------------------------------------------
- */
+/* ---- looking ------------------------------------------------------------------------------ */
 
 static struct core_store *store_of(unsigned i)
 {
@@ -140,8 +139,7 @@ static void take_effects(void)
     }
 }
 
-/* ---- one record -------------------------------------------------------------------------------
- */
+/* ---- one record --------------------------------------------------------------------------- */
 
 static uint64_t add_memory(uint64_t bytes, enum core_place tier)
 {

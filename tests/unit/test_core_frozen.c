@@ -19,8 +19,7 @@
 
 static struct frozen frozen;
 
-/* ---- frozen bytes
- * ----------------------------------------------------------------------------- */
+/* ---- frozen bytes ------------------------------------------------------------------------- */
 
 /* Makes a record whose fields all have different values. */
 static struct record make_record(enum record_type type)
@@ -495,8 +494,7 @@ TAP_TEST(numbers_that_are_written_stay_what_they_are)
     check_int(POOL_CLASS_COUNT, 4);
 }
 
-/* ---- unknown versions
- * ------------------------------------------------------------------------- */
+/* ---- unknown versions --------------------------------------------------------------------- */
 
 static int decode_state(const uint8_t *bytes, size_t size)
 {

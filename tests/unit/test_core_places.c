@@ -88,8 +88,7 @@ TAP_TEST(what_counts_as_one_state_has_one_future_however_it_was_come_to)
     check_futures("two processes, two stores", 2, 2, false);
 }
 
-/* ---- broken on purpose ------------------------------------------------------------------------
- */
+/* ---- broken on purpose -------------------------------------------------------------------- */
 
 static struct core_store *find_store(struct core *core, const struct record *record)
 {

@@ -79,8 +79,7 @@ TAP_TEST(the_unused_min_of_a_pool_shrinks_when_a_store_comes)
     check_str(decide(), "promote a, +wake a, promote b, +wake b");
 }
 
-/* ---- pools' max
- * ----------------------------------------------------------------------------------- */
+/* ---- pools' max --------------------------------------------------------------------------- */
 
 /* Two pools that share 100 GiB: code's, nearly full, and batch's. */
 static void make_pools(void)

@@ -14,8 +14,7 @@ static void make_full(void)
     serves("other");
 }
 
-/* ---- the watermarks
- * ------------------------------------------------------------------------------- */
+/* ---- the watermarks ----------------------------------------------------------------------- */
 
 static void make_idle(unsigned count)
 {
@@ -103,8 +102,7 @@ TAP_TEST(after_its_idle_time_a_store_leaves_for_any_model)
     check_str(decide(), "");
 }
 
-/* ---- ahead
- * ---------------------------------------------------------------------------------------- */
+/* ---- ahead -------------------------------------------------------------------------------- */
 
 TAP_TEST(spares_are_made_of_uncritical_stores_while_the_host_has_room)
 {

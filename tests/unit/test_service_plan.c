@@ -111,8 +111,7 @@ static void check_deed(const struct deed *deed, enum deed_type type, const char 
     check_int(deed->store, store_of(store)->id);
 }
 
-/* ---- victims ------------------------------------------------------------------------------------
- */
+/* ---- victims ------------------------------------------------------------------------------ */
 
 static const char *victim_of(struct evict_plan *plan)
 {
@@ -166,8 +165,7 @@ TAP_TEST(where_too_few_can_leave_no_room_comes)
     end();
 }
 
-/* ---- waiters
- * -------------------------------------------------------------------------------------- */
+/* ---- waiters ------------------------------------------------------------------------------ */
 
 static void hold_all(struct client holders[STORES])
 {
@@ -235,8 +233,7 @@ TAP_TEST(room_is_made_for_the_first_alloc_that_waits_once)
     end();
 }
 
-/* ---- stores with waiters
- * ---------------------------------------------------------------------------- */
+/* ---- stores with waiters ------------------------------------------------------------------ */
 
 static void send_away(const char *name)
 {
@@ -295,8 +292,7 @@ TAP_TEST(stores_with_waiters_come_by_age_and_room_is_made_for_a_store_without_it
     end();
 }
 
-/* ---- spares
- * ------------------------------------------------------------------------------------------ */
+/* ---- spares ------------------------------------------------------------------------------- */
 
 TAP_TEST(a_spare_is_dropped_where_its_tier_is_short_and_not_before)
 {
@@ -332,8 +328,7 @@ TAP_TEST(a_spare_is_dropped_where_its_tier_is_short_and_not_before)
     end();
 }
 
-/* ---- moves that wait for the device's memory --------------------------------------------------
- */
+/* ---- moves that wait for the device's memory ---------------------------------------------- */
 
 static void note_end(struct move_op *op)
 {
@@ -387,8 +382,7 @@ TAP_TEST(others_leave_for_a_move_until_none_can_and_then_it_waits_for_memory_on_
     end();
 }
 
-/* ---- memory that the account had and the device had not ----------------------------------------
- */
+/* ---- memory that the account had and the device had not ----------------------------------- */
 
 TAP_TEST(room_is_made_once_for_memory_that_the_device_had_not)
 {
@@ -409,8 +403,7 @@ TAP_TEST(room_is_made_once_for_memory_that_the_device_had_not)
     end();
 }
 
-/* ---- suspect memory ----------------------------------------------------------------------------
- */
+/* ---- suspect memory ----------------------------------------------------------------------- */
 
 TAP_TEST(a_store_whose_copy_was_lost_and_cannot_be_dropped_is_not_healed_for_a_while)
 {

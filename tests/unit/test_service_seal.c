@@ -318,8 +318,7 @@ TAP_TEST(missing_memory_is_not_lent)
     service_end();
 }
 
-/* ---- opens ------------------------------------------------------------------------------------
- */
+/* ---- opens -------------------------------------------------------------------------------- */
 
 static int create(struct client *client, const char *name)
 {

@@ -37,8 +37,7 @@ static int duplicate(bool writable)
     return fd;
 }
 
-/* ---- state of its own
- * ------------------------------------------------------------------------- */
+/* ---- state of its own --------------------------------------------------------------------- */
 
 TAP_TEST(a_position_is_ones_own)
 {
