@@ -80,8 +80,8 @@ enum core_kind {
 };
 #define CORE_KIND_COUNT (CORE_KIND_RESIDENCY + 1)
 
-/* The bound that a record met (struct outcome). Only bounds of the state; the service has those of
- * bytes in flight, connections, … (bounds.h). */
+/* The bound that a record met (struct outcome). The service has those of bytes in flight,
+ * connections, … (bounds.h). */
 enum core_bound {
     CORE_BOUND_NONE = 0,
     CORE_BOUND_FILES,
@@ -91,9 +91,10 @@ enum core_bound {
     CORE_BOUND_REGION_BYTES,
     CORE_BOUND_SESSIONS, /* these two: of each store */
     CORE_BOUND_WAITERS,
-    CORE_BOUND_MEMORY, /* the daemon's own, which the state does not count: no record meets it */
+    CORE_BOUND_MEMORY, /* the daemon's own: met by the service before the record is applied */
 };
-#define CORE_MOUNT_BOUNDS CORE_BOUND_SESSIONS /* the bounds of the mount are 1 to this less 1 */
+/* bounds 1 to CORE_MOUNT_BOUNDS - 1 count for the whole mount */
+#define CORE_MOUNT_BOUNDS CORE_BOUND_SESSIONS
 
 enum core_health {
     CORE_HEALTH_OK,
@@ -243,10 +244,11 @@ struct core_ticket {
  * store, which a writer may replace) cannot give the bytes. Among all stores' waiters of this kind,
  * one that lacks only memory goes before newer ones, so that small requests do not starve it, but
  * only while it is patient (core_is_patient), so that it does not block them for ever. Requests
- * without a reservation pass it. A waiter for a promotion stands in the same line, for the bytes of
- * its store; a promotion without a waiter comes after all of them. At the grant, as many bytes as
- * are free are reserved, and the others are due: the writer's freed memory pays them. The sum over
- * the sessions is reserved_bytes: the service keeps that much of the device's account for them.
+ * without a reservation pass it. A waiter for a promotion stands in the same queue, for the bytes
+ * of its store; a promotion without a waiter comes after all of them. At the grant, as many bytes
+ * as are free are reserved, and the others are due: the writer's freed memory pays them. The sum
+ * over the sessions is reserved_bytes: the service keeps that much of the device's account for
+ * them.
  *
  * SEALED LAYOUTS. A writer seals its layout: the shape is final, the bytes may still change. Its
  * session becomes RW_DATA, and the end of such a session, for any reason, leaves everything as it

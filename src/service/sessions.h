@@ -42,8 +42,9 @@ void service_interrupt(struct service *s, struct service_request *request);
 int service_cancel_wait(struct service *s, uint64_t file);
 /* Returns how many processes of the caller service_flush looks at: 1 or 0. */
 size_t service_flush_asks(const struct service *s, uint64_t file);
-/* close(2) of one duplicate by `caller`: -ECANCELED for the last file of an implicit writer, for
- * its bytes will not be kept. */
+/* Notes the close(2) of one duplicate by `caller`: soon after it, an open that does not block waits
+ * SERVICE_GRACE_MS for the RELEASE. -ECANCELED: the file is the last of an implicit writer, whose
+ * bytes will not be kept */
 int service_flush(struct service *s, uint64_t file, const struct service_caller *caller);
 /* Closes a file after its last duplicate: never fails, and is recorded when it returns. The session
  * that it ends may have to wait for its transfers. */
