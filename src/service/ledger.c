@@ -2,9 +2,10 @@
 /*
  * ledger - the one place where records are applied
  *
- * A record is written to the journal and changes the state; the account of the device follows. That
- * is all: nothing is answered, planned or freed here. The core's effects wait in its queue until
- * the step ends (settle.c), so a caller finds everything else unchanged.
+ * A record is written to the journal and changes the state; the account of the device follows. A
+ * new ticket gets its random bytes here. Nothing is answered, planned or freed here: the core's
+ * effects wait in its queue until the step ends (settle.c), so a caller finds everything else
+ * unchanged.
  */
 #include "base/probe.h"
 #include "service/cost.h"
