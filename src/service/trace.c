@@ -36,7 +36,7 @@ void trace_eviction(struct service *s, uint64_t store, uint64_t bytes, long chos
     char name[NAME_MAX + 1];
     const char *why = chosen > 0          ? "stores were chosen to leave"
                       : chosen == 0       ? "there is room as it is"
-                      : chosen == -EDQUOT ? "what the pools may have leaves no room"
+                      : chosen == -EDQUOT ? "the budgets of the pools forbid it"
                                           : "no store may leave the device now";
     log_trace(service_works_for(s),
               "plan evict for store=%" PRIu64 " '%s' bytes=%" PRIu64 " chosen=%ld because %s; %s",

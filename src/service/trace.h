@@ -21,7 +21,7 @@ void trace_record(struct service *s, const struct record *record, const struct o
 const char *trace_store_name(const struct service *s, uint64_t store, char name[NAME_MAX + 1]);
 /* Writes a deed of a planner, its reason, and whether the deed makes room. */
 void trace_deed(struct service *s, service_planner *planner, const struct deed *deed, bool comes);
-/* Writes which stores left the device for this store, or why none does. */
+/* Writes how many stores the last choice took for this store, or why it took none. */
 void trace_eviction(struct service *s, uint64_t store, uint64_t bytes, long chosen, bool comes);
 
 #endif
