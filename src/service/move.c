@@ -378,10 +378,16 @@ void service_begin_moves_anew(struct service *s)
 
 /* ---- over -------------------------------------------------------------------------------- */
 
+/* Leaves its parts no further piece or span to take. */
 static void cancel(struct move_op *op)
 {
     move_op_go(op, MOVE_CANCELLED);
-    atomic_store(&op->taken, op->count); /* its parts take no further piece */
+    atomic_store(&op->taken, op->count);
+    pthread_mutex_lock(&op->mutex);
+    op->begun = op->count;
+    for (uint32_t i = 0; i < MOVE_OPEN_PIECES; i++)
+        op->cursors[i].index = op->count;
+    pthread_mutex_unlock(&op->mutex);
 }
 
 void service_on_move_over(struct service *s, const struct effect *effect)

@@ -50,7 +50,7 @@ struct move_op {
     uint32_t parts_running;
     enum move_state state;
     atomic_uint_fast32_t taken; /* pieces that the parts have taken in this state */
-    pthread_mutex_t mutex;      /* of the cursors */
+    pthread_mutex_t mutex;      /* of the cursors and of `begun` */
     struct move_cursor cursors[MOVE_OPEN_PIECES];
     uint32_t turn, begun; /* the next cursor; pieces that the cursors have taken so far */
     struct service *service;

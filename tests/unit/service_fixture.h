@@ -241,14 +241,8 @@ static void do_job(struct job *job)
 /* Runs all submitted jobs, each in a step of its own, and the jobs that they submit. */
 static void run_jobs(void)
 {
-    struct job *job;
-
-    while ((job = queued_jobs)) {
-        queued_jobs = job->next;
-        last_job = queued_jobs ? last_job : &queued_jobs;
-        do_job(job);
-        service_end_step(service);
-    }
+    while (queued_jobs)
+        run_first_job();
 }
 
 /* The end of a step of the loop. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A service resumes the state of one that has ended: memory that is lost harms no other store. */
 #include "service/move.h"
+#include "service/move_op.h"
 #include "service/parked.h"
 
 #include "service_fixture.h"
@@ -148,9 +149,9 @@ TAP_TEST(the_number_of_memory_that_is_lost_is_not_given_again)
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
-static int order(enum core_place to)
+static int order(enum service_move_act act, enum core_place to)
 {
-    struct service_move_order wanted = {.act = SERVICE_MOVE_TO, .place = to};
+    struct service_move_order wanted = {.act = act, .place = to};
     struct client admin = new_client(9, 0);
 
     require(open_as(&admin, CORE_KIND_RESIDENCY, true, true) == 0);
@@ -165,7 +166,7 @@ TAP_TEST(a_move_is_begun_anew)
     service_start();
     commit_two();
     defers = true;
-    check_int(order(CORE_PLACE_HOST), 0);
+    check_int(order(SERVICE_MOVE_TO, CORE_PLACE_HOST), 0);
     uint64_t move = store_now()->places.move.id;
     require(move != 0);
     service_restart();
@@ -177,13 +178,37 @@ TAP_TEST(a_move_is_begun_anew)
     fixture_host_bytes = 0;
 }
 
+TAP_TEST(a_cancelled_move_copies_no_further_byte)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    service_start();
+    commit_two();
+    defers = true;
+    check_int(order(SERVICE_MOVE_TO, CORE_PLACE_HOST), 0);
+    struct move_op *op = service->moves.all;
+    require(op != NULL);
+    while (op->state == MOVE_MAKES)
+        run_first_job();
+    require(op->state == MOVE_COPIES);
+    check_int(order(SERVICE_MOVE_CANCEL, 0), 0);
+    struct move_part *part = &op->parts[0];
+    part->task.job.run(&part->task.job);
+    check_int(part->step_bytes, 0);
+    check(part->is_over);
+    run_deferred();
+    check(service->moves.all == NULL);
+    check_int(store_now()->places.place, CORE_PLACE_DEVICE);
+    service_end();
+    fixture_host_bytes = 0;
+}
+
 TAP_TEST(a_move_of_memory_that_is_lost_has_failed)
 {
     fixture_host_bytes = FIXTURE_BYTES;
     service_start();
     commit_two();
     defers = true;
-    check_int(order(CORE_PLACE_HOST), 0);
+    check_int(order(SERVICE_MOVE_TO, CORE_PLACE_HOST), 0);
     require(store_now()->places.move.id != 0);
     forget_kept(0);
     service_restart();
@@ -192,7 +217,8 @@ TAP_TEST(a_move_of_memory_that_is_lost_has_failed)
     const struct core_event *last = core_find_event(core_now(), core_now()->next_event - 1);
     check(last->type == CORE_EVENT_MOVE_FAILED && last->error == EIO);
     defers = false;
-    check_int(order(CORE_PLACE_HOST), -EIO); /* and no later request fails because of it */
+    check_int(order(SERVICE_MOVE_TO, CORE_PLACE_HOST),
+              -EIO); /* and no later request fails because of it */
     service_end();
     fixture_host_bytes = 0;
 }
@@ -208,12 +234,12 @@ TAP_TEST(a_copy_at_the_host_costs_as_many_of_its_units_as_before)
     fixture_host_grain = FIXTURE_BYTES / 4;
     service_start();
     commit_two();
-    check_int(order(CORE_PLACE_HOST), 0);
+    check_int(order(SERVICE_MOVE_TO, CORE_PLACE_HOST), 0);
     require(store_now()->places.place == CORE_PLACE_HOST);
     check_int(host_free(), FIXTURE_BYTES / 2);
     service_restart();
     check_int(host_free(), FIXTURE_BYTES / 2);
-    check_int(order(CORE_PLACE_NONE), 0);
+    check_int(order(SERVICE_MOVE_TO, CORE_PLACE_NONE), 0);
     check_int(host_free(), FIXTURE_BYTES);
     service_end();
     fixture_host_bytes = fixture_host_grain = 0;
