@@ -10,6 +10,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/key_name.h"
 #include "internal.h"
 #include "large.h"
 
@@ -239,38 +240,15 @@ int gfs_xattr_u64(int dir_fd, const char *name, const char *attribute, uint64_t 
 
 /* ---- keys as file names ------------------------------------------------------------------- */
 
-int gfs_key_encode(const char *key, char name[GFS_ENCODED_KEY_BYTES])
-{
-    static const char digits[] = "0123456789ABCDEF";
-    size_t used = 0;
-
-    if (!key || !*key)
-        return -EINVAL;
-    for (const char *at = key; *at; at++) {
-        int escape = *at == '%' || *at == '/' || (*at == '.' && at == key);
-        if (used + (escape ? 3 : 1) > GMSFS_NAME_MAX)
-            return -EINVAL;
-        if (escape) {
-            name[used++] = '%';
-            name[used++] = digits[(unsigned char)*at >> 4];
-            name[used++] = digits[(unsigned char)*at & 15];
-        } else {
-            name[used++] = *at;
-        }
-    }
-    name[used] = 0;
-    return 0;
-}
-
 int gfs_key_check(const char *key)
 {
-    char name[GFS_ENCODED_KEY_BYTES];
+    char name[KEY_NAME_BYTES];
     size_t size_bytes = key ? strnlen(key, GMSFS_NAME_MAX + 1) : 0;
 
     if (size_bytes && size_bytes <= GMSFS_NAME_MAX && *key != '.' &&
         !memchr(key, '%', size_bytes) && !memchr(key, '/', size_bytes))
         return 0; /* it is its own name */
-    return gfs_key_encode(key, name);
+    return key_name_encode(key, name);
 }
 
 int gfs_key_decode(const char *name, char *key, size_t *key_bytes)

@@ -27,9 +27,8 @@
 #define GFS_REPLY_TIMEOUT_MS  30000 /* longest wait for an answer on `.fds`; they come at once */
 #define GFS_LOOK_MS           100 /* pause between two checks whether the waiting call was cancelled */
 #define GFS_LAYOUT_BYTES_MAX  (UINT64_C(1) << 31) /* far above the daemon's bounds */
-#define GFS_SLAB_DEVICE_SHARE 8 /* divisor: a slab is at most this part of the device */
-#define GFS_SLAB_GROWTH       4 /* divisor: and at least this part of its tag's other slabs */
-#define GFS_ENCODED_KEY_BYTES (GMSFS_NAME_MAX + 1)
+#define GFS_SLAB_DEVICE_SHARE 8       /* divisor: a slab is at most this part of the device */
+#define GFS_SLAB_GROWTH       4       /* divisor: and at least this part of its tag's other slabs */
 #define GFS_AGAIN_NS          2000000 /* until the cancelling of a wait that had not begun is repeated */
 
 /* The wait of one call, which all its handles share. Under the mutex of waiting.c. */
@@ -316,8 +315,7 @@ int gfs_dir_walk(struct gmsfs_store *handle, const char *directory, gfs_name_fn 
 int gfs_xattr_u64(int dir_fd, const char *name, const char *attribute, uint64_t *value);
 int gfs_xattr_text(int dir_fd, const char *name, const char *attribute, char *text,
                    size_t text_bytes);
-int gfs_key_encode(const char *key, char name[GFS_ENCODED_KEY_BYTES]);
-int gfs_key_check(const char *key); /* 0 if it can be encoded */
+int gfs_key_check(const char *key); /* 0 if key_name_encode takes it; -EINVAL */
 /* key: as long as the name at most, plus NUL; NULs of the key count. -EINVAL. */
 int gfs_key_decode(const char *name, char *key, size_t *key_bytes);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/key_name.h"
 #include "bulk.h"
 #include "internal.h"
 
@@ -152,8 +153,8 @@ static int metadata_get_binding(struct gmsfs_store *handle, const char *path,
 static int metadata_get_large(struct gmsfs_store *handle, const char *key,
                               struct metadata_found *found)
 {
-    char path[sizeof "metadata/" + GFS_ENCODED_KEY_BYTES] = "metadata/";
-    int error = gfs_key_encode(key, path + strlen(path));
+    char path[sizeof "metadata/" + KEY_NAME_BYTES] = "metadata/";
+    int error = key_name_encode(key, path + strlen(path));
 
     if (!error)
         error = gfs_file_read(handle, path, 0, GMSFS_VALUE_MAX, &found->value, &found->value_bytes);
@@ -209,7 +210,7 @@ struct metadata_keys {
 static int metadata_each_key(void *context, int dir_fd, const char *name)
 {
     struct metadata_keys *keys = context;
-    char key[GFS_ENCODED_KEY_BYTES];
+    char key[KEY_NAME_BYTES];
     size_t key_bytes;
 
     (void)dir_fd;

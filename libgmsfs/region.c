@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/key_name.h"
 #include "internal.h"
 
 struct gmsfs_region {
@@ -75,13 +76,13 @@ static int region_open_name(struct gmsfs_regions *regions, uint32_t uid, const c
 static int region_open_file(struct gmsfs_regions *regions, uint32_t uid, const char *name,
                             enum gmsfs_region_reason *reason, int *file)
 {
-    char encoded[GFS_ENCODED_KEY_BYTES];
+    char encoded[KEY_NAME_BYTES];
 
     if (uid == GMSFS_REGION_SELF)
         uid = regions->uid;
     if (uid != regions->uid && regions->uid != 0)
         return gfs_region_fail(reason, GMSFS_REGION_NOT_OWNER, -EPERM);
-    if (strlen(name) > GMSFS_REGION_NAME_MAX || gfs_key_encode(name, encoded) < 0)
+    if (strlen(name) > GMSFS_REGION_NAME_MAX || key_name_encode(name, encoded) < 0)
         return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
     *file = region_open_name(regions, uid, encoded);
     if (*file >= 0)

@@ -7,13 +7,13 @@
  */
 #include "base/clean.h"
 #include "base/file_io.h"
+#include "base/key_name.h"
 #include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/store_connect.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
-#include "cli/store_key.h"
 #include "cli/store_open.h"
 #include "gmsfs.h"
 
@@ -40,9 +40,9 @@ struct metadata_entry {
 /* The file of the entry; NULL: no memory, for the key has been looked at before. */
 static char *metadata_path(const char *store, const char *key)
 {
-    char file[sizeof("metadata/") + STORE_ENCODED_BYTES], name[STORE_ENCODED_BYTES];
+    char file[sizeof("metadata/") + KEY_NAME_BYTES], name[KEY_NAME_BYTES];
 
-    if (store_encode_key(key, name) != 0)
+    if (key_name_encode(key, name) != 0)
         return NULL;
     snprintf(file, sizeof(file), "metadata/%s", name);
     return store_file_path(store, file);
@@ -331,11 +331,11 @@ static const struct metadata_verb *metadata_find_verb(const char *name)
 
 static int metadata_do(const struct metadata_verb *verb, const struct metadata *metadata)
 {
-    char name[STORE_ENCODED_BYTES];
+    char name[KEY_NAME_BYTES];
     gmsfs_t *handle;
     int status;
 
-    if (verb->run != metadata_list && store_encode_key(metadata->key, name) != 0)
+    if (verb->run != metadata_list && key_name_encode(metadata->key, name) != 0)
         return cli_usage_error("the key '%.300s' cannot be one: it takes 1 to %u bytes (/, %% and "
                                "a leading . count as three)",
                                metadata->key, GMSFS_NAME_MAX);

@@ -2,7 +2,7 @@
 /* Everything that can be wrong is found here, before the lock is taken. */
 #include "cli/load.h"
 
-#include "cli/store_key.h"
+#include "base/key_name.h"
 #include "model/open.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@ static int load_check_tensor(const struct load *load, size_t index)
 {
     const struct model_tensor *tensor = &load->model->tensors[index];
     const char *file = load->model->files[tensor->file].path;
-    char name[STORE_ENCODED_BYTES];
+    char name[KEY_NAME_BYTES];
 
-    if (store_encode_key(tensor->name, name) != 0) {
+    if (key_name_encode(tensor->name, name) != 0) {
         cli_error("%s: tensor '%.300s': a store takes names of 1 to %u bytes (/, %% and a leading "
                   ". count as three); rename it in the file",
                   file, tensor->name, GMSFS_NAME_MAX);
@@ -33,9 +33,9 @@ static int load_check_tensor(const struct load *load, size_t index)
 /* Key-values of a GGUF file. */
 static int load_check_entry(const struct load *load, const struct model_entry *entry)
 {
-    char name[STORE_ENCODED_BYTES];
+    char name[KEY_NAME_BYTES];
 
-    if (store_encode_key(entry->key, name) != 0)
+    if (key_name_encode(entry->key, name) != 0)
         cli_error("%s: key '%.300s': a store takes names of 1 to %u bytes (/ and %% count as "
                   "three); rename it in the file",
                   load->model->files[0].path, entry->key, GMSFS_NAME_MAX);

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/clean.h"
+#include "base/key_name.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/progress.h"
 #include "cli/run.h"
-#include "cli/store_key.h"
 #include "cli/store_state.h"
 #include "cli/ui.h"
 #include "model/tensor_value.h"
@@ -163,26 +163,26 @@ TAP_TEST(progress_fits_the_terminal_and_has_no_bar_without_one)
 
 TAP_TEST(keys_are_encoded_as_the_mount_does)
 {
-    char name[STORE_ENCODED_BYTES], key[300];
+    char name[KEY_NAME_BYTES], key[300];
 
-    check_int(store_encode_key("a.b/c%d", name), 0);
+    check_int(key_name_encode("a.b/c%d", name), 0);
     check_str(name, "a.b%2Fc%25d");
-    check_int(store_encode_key(".", name), 0);
+    check_int(key_name_encode(".", name), 0);
     check_str(name, "%2E");
-    check_int(store_encode_key("..", name), 0);
+    check_int(key_name_encode("..", name), 0);
     check_str(name, "%2E.");
-    check_int(store_encode_key("", name), -EINVAL);
+    check_int(key_name_encode("", name), -EINVAL);
     memset(key, 'k', sizeof(key));
     key[255] = '\0';
-    check_int(store_encode_key(key, name), 0);
+    check_int(key_name_encode(key, name), 0);
     key[255] = 'k';
     key[256] = '\0';
-    check_int(store_encode_key(key, name), -EINVAL);
+    check_int(key_name_encode(key, name), -EINVAL);
     memset(key, '/', 86);
     key[86] = '\0';
-    check_int(store_encode_key(key, name), -EINVAL);
+    check_int(key_name_encode(key, name), -EINVAL);
     key[85] = '\0';
-    check_int(store_encode_key(key, name), 0);
+    check_int(key_name_encode(key, name), 0);
 }
 
 TAP_TEST(states_are_parsed_in_any_case)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/key_name.h"
 #include "bulk.h"
 #include "internal.h"
 #include "layout.h"
@@ -406,11 +407,11 @@ TAP_TEST(keys_become_names_and_back)
     static const char *const pairs[][2] = {
         {"a", "a"},     {".a.b", "%2Ea.b"}, {"a/b%c", "a%2Fb%25c"},
         {"..", "%2E."}, {"%2F", "%252F"},   {"\xc3\xa4", "\xc3\xa4"}};
-    char name[GFS_ENCODED_KEY_BYTES], key[GFS_ENCODED_KEY_BYTES];
+    char name[KEY_NAME_BYTES], key[KEY_NAME_BYTES];
     size_t key_bytes;
 
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        check_int(gfs_key_encode(pairs[i][0], name), 0);
+        check_int(key_name_encode(pairs[i][0], name), 0);
         check_str(name, pairs[i][1]);
         check_int(gfs_key_decode(name, key, &key_bytes), 0);
         check_str(key, pairs[i][0]);
@@ -423,19 +424,19 @@ TAP_TEST(keys_become_names_and_back)
 TAP_TEST(keys_have_one_spelling_and_a_bound)
 {
     static const char *const wrong[] = {"", "a%2Eb", "%2f", "%41", "%", "%2", "a%"};
-    char name[GFS_ENCODED_KEY_BYTES], key[GFS_ENCODED_KEY_BYTES], longest[257];
+    char name[KEY_NAME_BYTES], key[KEY_NAME_BYTES], longest[257];
     size_t key_bytes;
 
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         check_int(gfs_key_decode(wrong[i], key, &key_bytes), -EINVAL);
     memset(longest, 'x', 256);
     longest[256] = 0;
-    check_int(gfs_key_encode(longest, name), -EINVAL);
-    check_int(gfs_key_encode(longest + 1, name), 0);
+    check_int(key_name_encode(longest, name), -EINVAL);
+    check_int(key_name_encode(longest + 1, name), 0);
     longest[100] = '/';
-    check_int(gfs_key_encode(longest + 1, name), -EINVAL);
-    check_int(gfs_key_encode("", name), -EINVAL);
-    check_int(gfs_key_encode(NULL, name), -EINVAL);
+    check_int(key_name_encode(longest + 1, name), -EINVAL);
+    check_int(key_name_encode("", name), -EINVAL);
+    check_int(key_name_encode(NULL, name), -EINVAL);
 }
 
 TAP_TEST(tokens_are_32_hex_digits)
