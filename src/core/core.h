@@ -465,6 +465,8 @@ bool core_has_drainer(const struct core *core);
 enum core_health core_get_health(const struct core *core);
 /* Returns the session with RW or RW_DATA; NULL if none. */
 const struct core_session *core_get_writer(const struct core *core, uint64_t store);
+/* True for one and the same process; false if one is invisible (pid 0). */
+bool core_same_process(struct core_process a, struct core_process b);
 /* True if this process got a writable descriptor of any store's memory. */
 bool core_is_writer(const struct core *core, struct core_process process);
 /* The same for this store's memory. */

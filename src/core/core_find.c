@@ -46,7 +46,6 @@ struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file
     return NULL;
 }
 
-/* An invisible process (pid 0) equals no process, not even itself. */
 bool core_same_process(struct core_process a, struct core_process b)
 {
     return a.pid != 0 && a.pid == b.pid && a.start == b.start;

@@ -79,7 +79,6 @@ struct core_waiter *core_waiter(const struct core *core, uint64_t id);
 int apply_find_writer(const struct apply *apply, struct core_session **session);
 /* Returns this file's waiter, active or kept; NULL if none. */
 struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file);
-bool core_same_process(struct core_process a, struct core_process b);
 /* Sets the message "KIND ID: TEXT" of a failed check. Returns -EINVAL. */
 int core_wrong(struct failure *failure, const char *kind, uint64_t id, const char *text);
 /* True if all bytes are 0. */

@@ -74,8 +74,7 @@ static bool may_be_claimed(void *context, const struct core_store *store)
     if (is_claimed(context, store) || by->pid == 0 ||
         fs->host.resolve(fs->host.context, (uint32_t)by->pid, 1, &found))
         return true;
-    return found.process_count > 0 && found.processes[0].pid == by->pid &&
-           found.processes[0].start == by->start;
+    return found.process_count > 0 && core_same_process(found.processes[0], *by);
 }
 
 bool fds_drain_await(struct fs *fs)

@@ -18,8 +18,7 @@ static int choose_token(const struct service *s, const struct service_peer *peer
                         struct record *record)
 {
     const struct core_drainer *drainer = &s->core->drainer;
-    if (!s->core->draining || peer->process.pid == 0 || drainer->process.pid != peer->process.pid ||
-        drainer->process.start != peer->process.start)
+    if (!s->core->draining || !core_same_process(drainer->process, peer->process))
         return s->host.get_random(s->host.context, record->bytes16, sizeof record->bytes16);
     memcpy(record->bytes16, drainer->token, sizeof record->bytes16);
     return 0;

@@ -208,8 +208,7 @@ static bool is_lost_write(const struct core_file *file, const struct core_sessio
                           const struct service_caller *caller)
 {
     return may_be_lost_write(file, session) && caller->process_count > 0 &&
-           caller->processes[0].pid == file->opener.pid &&
-           caller->processes[0].start == file->opener.start;
+           core_same_process(caller->processes[0], file->opener);
 }
 
 size_t service_flush_asks(const struct service *s, uint64_t file)

@@ -281,8 +281,8 @@ void service_on_exit(struct service *s, struct core_process process)
     const struct core_session *session;
     for (uint64_t id = 0; (session = idvec_find_after(&s->core->sessions, id));) {
         id = session->id;
-        if (session->owned && session->owner.pid == process.pid &&
-            session->owner.start == process.start && !service_is_leaving(s, id))
+        if (session->owned && core_same_process(session->owner, process) &&
+            !service_is_leaving(s, id))
             service_end_owned(s, id);
     }
     end_unneeded(s, process);
