@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/number.h"
 #include "group.h"
 
 static int compare_devices(const void *left, const void *right)
@@ -30,13 +31,6 @@ static int compare_devices(const void *left, const void *right)
     if (a->device != b->device)
         return a->device < b->device ? -1 : 1;
     return memcmp(a->info.store_id, b->info.store_id, sizeof a->info.store_id);
-}
-
-static uint64_t align_up(uint64_t bytes, uint64_t granularity_bytes)
-{
-    uint64_t over = granularity_bytes ? bytes % granularity_bytes : 0;
-
-    return over ? bytes + (granularity_bytes - over) : bytes;
 }
 
 /* More than the whole device is told before anything is waited for. */
@@ -52,7 +46,7 @@ static int check_device(const struct member *member)
 static int plan_member(struct member *member, const struct member *before)
 {
     uint64_t before_bytes = before && before->device == member->device ? before->until_bytes : 0;
-    uint64_t bytes = align_up(member->reserve_bytes, member->info.granularity_bytes);
+    uint64_t bytes = number_round_up(member->reserve_bytes, member->info.granularity_bytes);
 
     if (bytes < member->reserve_bytes || bytes > UINT64_MAX - before_bytes)
         return -ENOMEM;

@@ -3,6 +3,7 @@
 #include "cli/image_load.h"
 
 #include "base/failure.h"
+#include "base/number.h"
 #include "base/size.h"
 #include "cli/output.h"
 #include "cli/signals.h"
@@ -58,9 +59,7 @@ static int load_align(struct image_load *load, uint64_t granularity_bytes)
         return cli_out_of_memory();
     for (size_t i = 0; i < manifest->allocation_count; i++) {
         const struct image_allocation *allocation = &manifest->allocations[i];
-        uint64_t over = granularity_bytes ? allocation->size_bytes % granularity_bytes : 0;
-        /* Sizes are below 2^63, so this does not overflow. */
-        load->aligned[i] = allocation->size_bytes + (over ? granularity_bytes - over : 0);
+        load->aligned[i] = number_round_up(allocation->size_bytes, granularity_bytes);
         if (allocation->stored_bytes > load->aligned[i]) {
             cli_error("%s: allocation %zu ('%s') has bytes behind its size, which do not fit at "
                       "this granularity; mount with granularity=%" PRIu64,

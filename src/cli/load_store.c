@@ -2,6 +2,7 @@
 /* The steps of a load in one store, which may be one of a group. */
 #include "cli/load.h"
 
+#include "base/number.h"
 #include "base/scope.h"
 #include "base/size.h"
 #include "cli/progress.h"
@@ -25,18 +26,11 @@
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static uint64_t load_align(uint64_t bytes, uint64_t granularity_bytes)
-{
-    uint64_t over = granularity_bytes ? bytes % granularity_bytes : 0;
-
-    return over ? bytes + (granularity_bytes - over) : bytes;
-}
-
 /* Counts the memory that the plan needs. */
 static void load_count_needed(struct load *load, uint64_t granularity_bytes)
 {
     for (uint32_t i = 0; i < load->plan.allocation_count; i++)
-        load->needed_bytes += load_align(load->plan.allocation_bytes[i], granularity_bytes);
+        load->needed_bytes += number_round_up(load->plan.allocation_bytes[i], granularity_bytes);
 }
 
 int load_check_sources(const struct load *load, const struct model *model)

@@ -58,7 +58,7 @@ void apply_keep_place(struct apply *apply, struct core_waiter *waiter)
     struct core_store *store = core_store(apply->core, waiter->store);
 
     waiter->away = true;
-    lock_keep_place(&store->lock, waiter->id, core_add(apply->record->now_ms, CORE_KEPT_PLACE_MS),
+    lock_keep_place(&store->lock, waiter->id, number_add(apply->record->now_ms, CORE_KEPT_PLACE_MS),
                     core_waiter_counts(waiter));
 }
 

@@ -4,11 +4,6 @@
 
 #include <errno.h>
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Returns the committed bytes on the device that a writer of the store gives back. */
 static uint64_t count_replaced(const struct core_store *store)
 {
@@ -223,7 +218,7 @@ void apply_reserve_at_grant(struct apply *apply, struct core_session *session, u
 {
     const struct core_store *store = core_store(apply->core, session->store);
     uint64_t room_bytes = core_get_room(apply->core, store, apply->free_bytes);
-    uint64_t now_bytes = smaller(bytes, room_bytes);
+    uint64_t now_bytes = number_smaller(bytes, room_bytes);
 
     set_reserved(apply->core, session, now_bytes, bytes - now_bytes);
     apply->free_bytes -= now_bytes;
@@ -238,10 +233,11 @@ void apply_drop_reservation(struct core *core, struct core_session *session)
 /* The pool allowed these bytes before. */
 void apply_undo_making(struct apply *apply, struct core_session *session)
 {
-    uint64_t room_bytes = smaller(apply->free_bytes, UINT64_MAX - apply->core->reserved_bytes);
-    uint64_t now_bytes = smaller(session->drawn_bytes, room_bytes);
+    uint64_t room_bytes =
+        number_smaller(apply->free_bytes, UINT64_MAX - apply->core->reserved_bytes);
+    uint64_t now_bytes = number_smaller(session->drawn_bytes, room_bytes);
     uint64_t later_bytes =
-        smaller(session->drawn_bytes - now_bytes, UINT64_MAX - session->due_bytes);
+        number_smaller(session->drawn_bytes - now_bytes, UINT64_MAX - session->due_bytes);
 
     set_making(apply->core, session, 0, 0);
     set_reserved(apply->core, session, session->reserved_bytes + now_bytes,
@@ -261,9 +257,10 @@ static int reserve_as_acquire(struct apply *apply, struct core_session *session)
     if (apply_is_claimed(apply, store, more_bytes))
         return -EAGAIN;
     if (apply->record->flags & CORE_RESERVE_REPLACING)
-        now_bytes = more_bytes - smaller(more_bytes, count_replaced(store));
+        now_bytes = more_bytes - number_smaller(more_bytes, count_replaced(store));
     else
-        now_bytes = smaller(more_bytes, core_get_room(apply->core, store, apply->free_bytes));
+        now_bytes =
+            number_smaller(more_bytes, core_get_room(apply->core, store, apply->free_bytes));
     set_reserved(apply->core, session, session->reserved_bytes + now_bytes, more_bytes - now_bytes);
     apply->free_bytes -= now_bytes;
     return 0;

@@ -145,7 +145,7 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
         .holder = file->uid,
         .serial = record->serial,
         .writable = (record->flags & CORE_TICKET_WRITABLE) != 0,
-        .expires_ms = core_add(record->now_ms, CORE_TICKET_MS),
+        .expires_ms = number_add(record->now_ms, CORE_TICKET_MS),
     };
     memcpy(ticket->secret, record->bytes16, sizeof ticket->secret);
     error = ticket->writable ? check_writable(file, session) : 0;
@@ -180,7 +180,7 @@ static int make_region_ticket(struct apply *apply, const struct core_file *file,
         .uid = record->uid,
         .holder = file->uid,
         .count = 1,
-        .expires_ms = core_add(record->now_ms, CORE_TICKET_MS),
+        .expires_ms = number_add(record->now_ms, CORE_TICKET_MS),
     };
     memcpy(ticket->secret, record->bytes16, sizeof ticket->secret);
     return 0;

@@ -101,7 +101,7 @@ int core_check_pools(const struct core *core, struct failure *failure)
         if (pool->id <= before || pool->id >= core->pools.next_id)
             return core_wrong(failure, "pool", pool->id, "its number is out of order");
         before = pool->id;
-        unfilled_bytes = core_add(unfilled_bytes, core_get_unfilled(pool));
+        unfilled_bytes = number_add(unfilled_bytes, core_get_unfilled(pool));
         error = check_pool(core, pool, failure);
         if (error == 0)
             error = check_sums(core, pool, failure);

@@ -56,11 +56,6 @@ int core_wrong(struct failure *failure, const char *kind, uint64_t id, const cha
     return failure_set(failure, -EINVAL, "%s %" PRIu64 ": %s", kind, id, text);
 }
 
-uint64_t core_add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 bool core_is_zero(const void *bytes, size_t size)
 {
     const uint8_t *at = bytes;

@@ -9,6 +9,7 @@
 #ifndef GMSFS_CORE_CORE_INTERNAL_H
 #define GMSFS_CORE_CORE_INTERNAL_H
 
+#include "base/number.h"
 #include "core/core.h"
 
 /* The head of an encoded state (core_encode.c). */
@@ -83,8 +84,6 @@ struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file
 int core_wrong(struct failure *failure, const char *kind, uint64_t id, const char *text);
 /* True if all bytes are 0. */
 bool core_is_zero(const void *bytes, size_t size);
-/* The sum; UINT64_MAX if that is less. */
-uint64_t core_add(uint64_t a, uint64_t b);
 /* Counts the open files that refer to this region. */
 uint64_t core_count_references(const struct core *core, uint64_t region);
 /* Returns the index of the item with this id; `count` if there is none. */

@@ -36,7 +36,7 @@ bool core_is_patient(const struct core *core, const struct core_waiter *waiter, 
     const struct lock_waiter *place =
         find_place(&core_store(core, waiter->store)->lock, waiter->id);
 
-    return patience_ms > 0 && (now_ms < core_add(place->hold_since_ms, patience_ms) ||
+    return patience_ms > 0 && (now_ms < number_add(place->hold_since_ms, patience_ms) ||
                                is_patient_interval(patience_ms, now_ms));
 }
 
@@ -60,7 +60,7 @@ uint64_t core_line_moment(const struct core *core, uint64_t now_ms)
         bool may_lack = core->reserving > 0 || store->places.place != CORE_PLACE_DEVICE;
 
         for (size_t k = 0; may_lack && k < store->lock.waiter_count; k++) {
-            uint64_t end_ms = core_add(store->lock.waiters[k].hold_since_ms, patience_ms);
+            uint64_t end_ms = number_add(store->lock.waiters[k].hold_since_ms, patience_ms);
             uint64_t at_ms = now_ms < end_ms ? end_ms : get_next_change(patience_ms, now_ms);
 
             moment_ms = at_ms < moment_ms ? at_ms : moment_ms;

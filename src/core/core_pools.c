@@ -89,7 +89,7 @@ void core_pools_free(struct core *core)
 /* Returns the part of `most` that is unused once coming_bytes have arrived. */
 static uint64_t get_rest(const struct core_pool *pool, uint64_t most, uint64_t coming_bytes)
 {
-    uint64_t taken_bytes = core_add(pool->used_bytes, coming_bytes);
+    uint64_t taken_bytes = number_add(pool->used_bytes, coming_bytes);
 
     return taken_bytes < most ? most - taken_bytes : 0;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/evict.h"
 
+#include "base/number.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -19,17 +21,12 @@ static uint64_t count_unfilled(const struct evict_pool *pool)
     return pool->used_bytes < pool->min_bytes ? pool->min_bytes - pool->used_bytes : 0;
 }
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 static uint64_t sum_unfilled(const struct evict_pool *pools, size_t pool_count, size_t but)
 {
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < pool_count; i++)
-        bytes = add(bytes, i == but ? 0 : count_unfilled(&pools[i]));
+        bytes = number_add(bytes, i == but ? 0 : count_unfilled(&pools[i]));
     return bytes;
 }
 
@@ -41,14 +38,15 @@ static bool pool_has_room(const struct choice *choice)
 
     if (own->slots > 0 && !wish->is_resident && own->resident - choice->own_gone >= own->slots)
         return false;
-    return add(used_bytes, wish->bytes) <= own->max_bytes;
+    return number_add(used_bytes, wish->bytes) <= own->max_bytes;
 }
 
 static bool device_has_room(const struct choice *choice)
 {
     const struct evict_wish *wish = choice->wish;
 
-    return add(wish->bytes, choice->unfilled_bytes) <= add(wish->free_bytes, choice->gone_bytes);
+    return number_add(wish->bytes, choice->unfilled_bytes) <=
+           number_add(wish->free_bytes, choice->gone_bytes);
 }
 
 static void add_victim(struct choice *choice, struct evict_row *row)
@@ -74,7 +72,8 @@ static bool is_candidate(const struct choice *choice, const struct evict_row *ro
     return row->bytes > 0 && row->store != wish->store && !row->pinned && !row->stuck &&
            !row->held && !row->waited_for && !row->moving &&
            row->class <= choice->pools[wish->pool].class &&
-           (row->promoted_ms == 0 || add(row->promoted_ms, wish->min_stay_ms) <= wish->now_ms);
+           (row->promoted_ms == 0 ||
+            number_add(row->promoted_ms, wish->min_stay_ms) <= wish->now_ms);
 }
 
 /* True if the row is within another pool's guaranteed minimum. */
@@ -200,7 +199,7 @@ long evict_choose(struct evict_row *rows, size_t row_count, const struct evict_p
         return -EDQUOT;
     count += take_until(&choice, rows + count, row_count - count, false, device_has_room);
     if (!device_has_room(&choice))
-        return wish->bytes <= add(wish->free_bytes, choice.gone_bytes) ? -EDQUOT : -ENOMEM;
+        return wish->bytes <= number_add(wish->free_bytes, choice.gone_bytes) ? -EDQUOT : -ENOMEM;
     return (long)drop_needless(&choice, rows, count);
 }
 
@@ -232,7 +231,7 @@ size_t evict_choose_spares(struct evict_spare *rows, size_t count, uint64_t byte
     if (count > 1)
         qsort(rows, count, sizeof *rows, compare_spares);
     while (taken < count && gone_bytes < bytes)
-        gone_bytes = add(gone_bytes, rows[taken++].bytes);
+        gone_bytes = number_add(gone_bytes, rows[taken++].bytes);
     if (gone_bytes < bytes)
         return 0;
     for (size_t i = taken; i > 0; i--) {

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/descriptors.h"
 
+#include "base/number.h"
 #include "service/bounds.h"
 
 #define OWN 64u
-
-static uint64_t at_most(uint64_t number, uint64_t bound)
-{
-    return number < bound ? number : bound;
-}
 
 struct descriptors descriptors_divide(uint64_t limit)
 {
     return (struct descriptors){
         .limit = limit,
-        .own = at_most(limit / 8, OWN),
-        .connections = at_most(limit / 8, SERVICE_MAX_CONNECTIONS),
-        .watches = at_most(limit / 4, SERVICE_MAX_WATCHES),
-        .regions = at_most(limit / 8, CORE_MAX_REGIONS),
+        .own = number_smaller(limit / 8, OWN),
+        .connections = number_smaller(limit / 8, SERVICE_MAX_CONNECTIONS),
+        .watches = number_smaller(limit / 4, SERVICE_MAX_WATCHES),
+        .regions = number_smaller(limit / 8, CORE_MAX_REGIONS),
     };
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/gather.h"
 
+#include "base/number.h"
 #include "base/pages.h"
 #include "fs/fs_internal.h"
 #include "service/discard.h"
@@ -16,11 +17,6 @@
 #define MAPPED_GRAIN (256u << 10) /* mappings are few, so each counts for at least this much */
 #define LARGE_BYTES  (4u << 20)
 #define AHEAD_BYTES  (4u << 20)
-
-static size_t round_up(size_t bytes, size_t grain)
-{
-    return (bytes + grain - 1) / grain * grain;
-}
 
 static void unmap(void *context)
 {
@@ -59,8 +55,8 @@ static void release(struct fs *fs, struct fs_gathered *gathered)
  * costs nothing; if the system counts it nevertheless, a smaller one is made. */
 static uint8_t *map(size_t bytes, size_t max_bytes, size_t *map_bytes)
 {
-    for (size_t size = round_up(max_bytes, MAPPED_GRAIN);;
-         size = round_up(size / 2, MAPPED_GRAIN)) {
+    for (size_t size = number_round_up(max_bytes, MAPPED_GRAIN);;
+         size = number_round_up(size / 2, MAPPED_GRAIN)) {
         void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         *map_bytes = size;
@@ -126,7 +122,7 @@ static size_t map_room(size_t bytes, size_t max_bytes)
 {
     if (bytes > FS_MAX_WRITE_BYTES)
         bytes = max_bytes - bytes > AHEAD_BYTES ? bytes + AHEAD_BYTES : max_bytes;
-    return round_up(bytes, MAPPED_GRAIN);
+    return number_round_up(bytes, MAPPED_GRAIN);
 }
 
 static int grow(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes)
@@ -158,7 +154,7 @@ int fs_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_
     if (bytes > gathered->room)
         error = grow(fs, handle, bytes, max_bytes);
     if (!error && gathered->map_bytes)
-        make_pages(gathered, round_up(bytes, MAPPED_GRAIN));
+        make_pages(gathered, number_round_up(bytes, MAPPED_GRAIN));
     return error;
 }
 
@@ -197,7 +193,7 @@ int fs_gather_begin_value(struct fs *fs, struct fs_handle *handle, const void *v
 void fs_gather_ahead(struct fs_handle *handle)
 {
     struct fs_gathered *gathered = &handle->gathered;
-    size_t end = round_up(gathered->used + FS_MAX_WRITE_BYTES, MAPPED_GRAIN);
+    size_t end = number_round_up(gathered->used + FS_MAX_WRITE_BYTES, MAPPED_GRAIN);
     if (gathered->map_bytes)
         make_pages(gathered, end < gathered->room ? end : gathered->room);
 }

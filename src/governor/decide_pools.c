@@ -28,11 +28,6 @@ struct budget {
     const char *needy;      /* the model that lacks room */
 };
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 static uint64_t most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -77,7 +72,7 @@ static void add_model(const struct decide_round *round, size_t model, struct bud
     /* The largest must be able to return, and all on the device to stay. */
     budget->floor_bytes = most(budget->floor_bytes, round->now->stores[store].bytes);
     if (decide_is_on_device(round, store))
-        budget->present_bytes = add(budget->present_bytes, round->now->stores[store].bytes);
+        budget->present_bytes = number_add(budget->present_bytes, round->now->stores[store].bytes);
     uint64_t lacks_bytes = count_lack(round, model, budget->pool);
     if (lacks_bytes <= budget->lacks_bytes)
         return;
@@ -178,7 +173,7 @@ static void lower(struct decide_round *round, const struct budget *budgets, size
         if (count_gift(&budgets[i], needy) == 0)
             continue;
         givers[giver_count++] = &budgets[i];
-        all = add(all, count_gift(&budgets[i], needy));
+        all = number_add(all, count_gift(&budgets[i], needy));
     }
     if (all < missing)
         return;
@@ -203,17 +198,17 @@ void decide_pools(struct decide_round *round)
         return;
     for (size_t i = 0; i < count; i++) {
         const struct governor_pool *pool = budgets[i].pool;
-        claimed = add(claimed, count_claim(&budgets[i]));
+        claimed = number_add(claimed, count_claim(&budgets[i]));
         if (&budgets[i] != needy && budgets[i].is_governed && pool->used_bytes > pool->max_bytes)
             /* lowered in an earlier round */
-            coming = add(coming, pool->used_bytes - pool->max_bytes);
+            coming = number_add(coming, pool->used_bytes - pool->max_bytes);
     }
     uint64_t all = round->now->device_bytes;
     if (claimed <= all && needy->lacks_bytes <= all - claimed) {
         change_max(round, needy, needy->pool->max_bytes + needy->lacks_bytes, needy);
         return;
     }
-    uint64_t missing = add(claimed, needy->lacks_bytes) - all;
+    uint64_t missing = number_add(claimed, needy->lacks_bytes) - all;
     if (missing > coming)
         lower(round, budgets, count, needy, missing - coming);
 }

@@ -2,16 +2,6 @@
 /* decide_room - room left on the device, in pools, on host and disk during the round */
 #include "governor/decide_round.h"
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
-static uint64_t subtract(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /* Reads a negative sum as 0: figures seen a moment apart may not add up, so a pool may seem to lose
  * more than it had. */
 static uint64_t not_negative(uint64_t value)
@@ -21,7 +11,8 @@ static uint64_t not_negative(uint64_t value)
 
 static uint64_t get_unfilled(const struct decide_round *round, size_t pool)
 {
-    return subtract(round->now->pools[pool].min_bytes, not_negative(round->room.pool_used[pool]));
+    return number_subtract(round->now->pools[pool].min_bytes,
+                           not_negative(round->room.pool_used[pool]));
 }
 
 void decide_count_room(struct decide_round *round)
@@ -34,7 +25,7 @@ void decide_count_room(struct decide_round *round)
     for (size_t i = 0; i < now->pool_count; i++) {
         room->pool_used[i] = now->pools[i].used_bytes;
         room->pool_resident[i] = now->pools[i].resident;
-        room->unfilled_bytes = add(room->unfilled_bytes, get_unfilled(round, i));
+        room->unfilled_bytes = number_add(room->unfilled_bytes, get_unfilled(round, i));
     }
 }
 
@@ -47,10 +38,10 @@ static void change_pool(struct decide_round *round, size_t store, bool comes)
 
     if (pool == NO_INDEX)
         return;
-    room->unfilled_bytes = subtract(room->unfilled_bytes, get_unfilled(round, pool));
+    room->unfilled_bytes = number_subtract(room->unfilled_bytes, get_unfilled(round, pool));
     room->pool_used[pool] += comes ? bytes : -bytes;
     room->pool_resident[pool] += comes ? 1 : UINT64_MAX;
-    room->unfilled_bytes = add(room->unfilled_bytes, get_unfilled(round, pool));
+    room->unfilled_bytes = number_add(room->unfilled_bytes, get_unfilled(round, pool));
 }
 
 /* Returns the free bytes of the tier if a copy there would be new; NULL: it costs nothing. */
@@ -82,9 +73,9 @@ void decide_take_out(struct decide_round *round, size_t store, unsigned tier)
     uint64_t bytes = round->now->stores[store].bytes;
     uint64_t *tier_free = tier_to_charge(round, store, tier);
 
-    round->room.device_free = add(round->room.device_free, bytes);
+    round->room.device_free = number_add(round->room.device_free, bytes);
     if (tier_free)
-        *tier_free = subtract(*tier_free, bytes);
+        *tier_free = number_subtract(*tier_free, bytes);
     change_pool(round, store, false);
 }
 
@@ -93,19 +84,20 @@ void decide_put_back(struct decide_round *round, size_t store, unsigned tier)
     uint64_t *tier_free = tier_to_charge(round, store, tier);
 
     if (tier_free)
-        *tier_free = add(*tier_free, round->now->stores[store].bytes);
+        *tier_free = number_add(*tier_free, round->now->stores[store].bytes);
     decide_bring_in(round, store);
 }
 
 void decide_bring_in(struct decide_round *round, size_t store)
 {
-    round->room.device_free = subtract(round->room.device_free, round->now->stores[store].bytes);
+    round->room.device_free =
+        number_subtract(round->room.device_free, round->now->stores[store].bytes);
     change_pool(round, store, true);
 }
 
 void decide_keep_room(struct decide_round *round, size_t store)
 {
-    round->room.kept_bytes = add(round->room.kept_bytes, round->now->stores[store].bytes);
+    round->room.kept_bytes = number_add(round->room.kept_bytes, round->now->stores[store].bytes);
     decide_bring_in(round, store);
 }
 
@@ -118,24 +110,26 @@ bool decide_pool_has_room(const struct decide_round *round, size_t store)
     const struct governor_pool *pool = &round->now->pools[index];
     if (pool->slots > 0 && not_negative(round->room.pool_resident[index]) >= pool->slots)
         return false;
-    return add(not_negative(round->room.pool_used[index]), round->now->stores[store].bytes) <=
-           pool->max_bytes;
+    return number_add(not_negative(round->room.pool_used[index]),
+                      round->now->stores[store].bytes) <= pool->max_bytes;
 }
 
 uint64_t decide_get_reserved(const struct decide_round *round, size_t store)
 {
     size_t pool = round->facts[store].pool;
 
-    return subtract(round->room.unfilled_bytes, pool == NO_INDEX ? 0 : get_unfilled(round, pool));
+    return number_subtract(round->room.unfilled_bytes,
+                           pool == NO_INDEX ? 0 : get_unfilled(round, pool));
 }
 
 bool decide_device_has_room(const struct decide_round *round, size_t store)
 {
-    return add(round->now->stores[store].bytes, decide_get_reserved(round, store)) <=
+    return number_add(round->now->stores[store].bytes, decide_get_reserved(round, store)) <=
            round->room.device_free;
 }
 
 uint64_t decide_get_used(const struct decide_round *round)
 {
-    return subtract(round->now->device_bytes, add(round->room.device_free, round->room.kept_bytes));
+    return number_subtract(round->now->device_bytes,
+                           number_add(round->room.device_free, round->room.kept_bytes));
 }

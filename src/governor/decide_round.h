@@ -9,6 +9,7 @@
 #ifndef GMSFS_GOVERNOR_DECIDE_ROUND_H
 #define GMSFS_GOVERNOR_DECIDE_ROUND_H
 
+#include "base/number.h"
 #include "governor/decide.h"
 
 #define NO_INDEX SIZE_MAX /* no model, no store, no pool */

@@ -2,6 +2,7 @@
 #include "governor/observe.h"
 
 #include "base/failure.h"
+#include "base/number.h"
 #include "core/core.h"
 
 #include <errno.h>
@@ -27,11 +28,6 @@ static const char *get_text(const json_t *object, const char *name)
 static bool is_true(const json_t *object, const char *name)
 {
     return json_is_true(json_object_get(object, name));
-}
-
-static uint64_t less(uint64_t whole, uint64_t part)
-{
-    return whole > part ? whole - part : 0;
 }
 
 /* ---- stores --------------------------------------------------------------------------------- */
@@ -118,13 +114,15 @@ static void see_device(const json_t *device, struct governor_snapshot *snapshot)
     uint64_t used = get_number(device, "used_bytes") + get_number(device, "reserved_bytes");
 
     snapshot->device_bytes = get_number(device, "total_bytes");
-    snapshot->device_free = less(snapshot->device_bytes, used);
+    snapshot->device_free = number_subtract(snapshot->device_bytes, used);
     if (json_is_integer(others) && get_number(device, "free_bytes") < snapshot->device_free)
         snapshot->device_free = get_number(device, "free_bytes");
     snapshot->host_bytes = get_number(device, "host_total_bytes");
-    snapshot->host_free = less(snapshot->host_bytes, get_number(device, "host_used_bytes"));
+    snapshot->host_free =
+        number_subtract(snapshot->host_bytes, get_number(device, "host_used_bytes"));
     snapshot->disk_bytes = get_number(device, "spill_total_bytes");
-    snapshot->disk_free = less(snapshot->disk_bytes, get_number(device, "spill_used_bytes"));
+    snapshot->disk_free =
+        number_subtract(snapshot->disk_bytes, get_number(device, "spill_used_bytes"));
 }
 
 static enum pool_class find_class(const char *name)

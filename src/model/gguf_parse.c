@@ -2,6 +2,8 @@
 /* Parses a GGUF header: each read is bounded by the available bytes; -EAGAIN asks for more. */
 #include "model/gguf.h"
 
+#include "base/number.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -325,22 +327,17 @@ static int parse_tensor(struct input *input, struct gguf_header *header)
     return error;
 }
 
-static uint64_t align(uint64_t bytes, uint32_t alignment)
-{
-    return (bytes + alignment - 1) / alignment * alignment;
-}
-
 /* Checks the offsets, which count from the start of the data, and makes them count from the start
  * of the file. */
 static int place_tensors(struct input *input, struct gguf_header *header)
 {
     uint64_t end = 0;
 
-    header->data_offset_bytes = align(input->at, header->alignment_bytes);
+    header->data_offset_bytes = number_round_up(input->at, header->alignment_bytes);
     header->end_bytes = header->data_offset_bytes;
     for (size_t i = 0; i < header->tensor_count; i++) {
         struct gguf_tensor *tensor = &header->tensors[i];
-        uint64_t begin = align(end, header->alignment_bytes);
+        uint64_t begin = number_round_up(end, header->alignment_bytes);
 
         if (tensor->offset_bytes != begin)
             return fail_tensor(input, tensor,

@@ -2,6 +2,8 @@
 /* Makes entries of a store from a GGUF header, and a header from them. */
 #include "model/gguf.h"
 
+#include "base/number.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -123,11 +125,6 @@ static void put_tensor(struct output *output, const struct model_tensor *tensor,
     output_u64(output, offset);
 }
 
-static uint64_t align(uint64_t bytes, uint32_t alignment)
-{
-    return (bytes + alignment - 1) / alignment * alignment;
-}
-
 static void put_all(struct output *output, const struct gguf_plan *plan)
 {
     uint64_t at = 0;
@@ -143,7 +140,7 @@ static void put_all(struct output *output, const struct gguf_plan *plan)
     }
     for (size_t i = 0; i < plan->tensor_count; i++) {
         put_tensor(output, plan->tensors[i], at);
-        at = align(at + plan->tensors[i]->size_bytes, plan->alignment_bytes);
+        at = number_round_up(at + plan->tensors[i]->size_bytes, plan->alignment_bytes);
     }
 }
 
@@ -163,8 +160,8 @@ int gguf_make_header(const struct gguf_plan *plan, char **bytes, size_t *size_by
     if (output.size_bytes > GGUF_MAX_HEADER_BYTES)
         return -EFBIG;
     /* a file with only a vocabulary has no padding */
-    *size_bytes =
-        plan->tensor_count ? align(output.size_bytes, plan->alignment_bytes) : output.size_bytes;
+    *size_bytes = plan->tensor_count ? number_round_up(output.size_bytes, plan->alignment_bytes)
+                                     : output.size_bytes;
     output.bytes = calloc(1, *size_bytes);
     if (!output.bytes)
         return -ENOMEM;
@@ -173,7 +170,7 @@ int gguf_make_header(const struct gguf_plan *plan, char **bytes, size_t *size_by
     at = *size_bytes;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         offsets[i] = at;
-        at = align(at + plan->tensors[i]->size_bytes, plan->alignment_bytes);
+        at = number_round_up(at + plan->tensors[i]->size_bytes, plan->alignment_bytes);
     }
     offsets[plan->tensor_count] = at;
     return 0;

@@ -321,8 +321,9 @@ static uint64_t alloc_deadline_ms(const struct service *s, uint64_t wished_ms,
                                   const struct service_request *request)
 {
     uint64_t since_ms = request->since_ms ? request->since_ms : service_now(s);
-    uint64_t timeout_ms = smaller(service_wait_max_ms(request), s->options.alloc_timeout_ms);
-    return service_deadline_ms(since_ms, wished_ms ? smaller(wished_ms, timeout_ms) : timeout_ms);
+    uint64_t timeout_ms = number_smaller(service_wait_max_ms(request), s->options.alloc_timeout_ms);
+    return service_deadline_ms(since_ms,
+                               wished_ms ? number_smaller(wished_ms, timeout_ms) : timeout_ms);
 }
 
 int service_alloc(struct service *s, const struct service_actor *by,

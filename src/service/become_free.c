@@ -74,7 +74,7 @@ bool service_can_become_free(struct service *s, const struct core_session *held,
         return true; /* too many looks of late: assume so */
     uint64_t staying_bytes = count_staying(s, held);
     uint64_t total_bytes = vmm_get_total_in(s->vmm, VMM_TIER_DEVICE);
-    uint64_t free_bytes = total_bytes - smaller(staying_bytes, total_bytes);
+    uint64_t free_bytes = total_bytes - number_smaller(staying_bytes, total_bytes);
     if (bytes <= free_bytes)
         return true;
     return s->options.evicts && !s->ending &&

@@ -49,8 +49,9 @@ void service_init_bounds(struct service *s)
         [SERVICE_BOUND_DIRECTORIES] = SERVICE_MAX_DIRECTORIES,
         [SERVICE_BOUND_TEXTS] = SERVICE_MAX_TEXT_BYTES,
         [SERVICE_BOUND_LAYOUTS] = SERVICE_MAX_LAYOUT_BYTES,
-        [SERVICE_BOUND_CONNECTIONS] = smaller(options->max_connections, SERVICE_MAX_CONNECTIONS),
-        [SERVICE_BOUND_WATCHES] = smaller(options->max_watches, SERVICE_MAX_WATCHES),
+        [SERVICE_BOUND_CONNECTIONS] =
+            number_smaller(options->max_connections, SERVICE_MAX_CONNECTIONS),
+        [SERVICE_BOUND_WATCHES] = number_smaller(options->max_watches, SERVICE_MAX_WATCHES),
         [SERVICE_BOUND_TRANSFERS] = SERVICE_MAX_TRANSFERS,
         [SERVICE_BOUND_QUEUED] = SERVICE_MAX_QUEUED_BYTES,
         [SERVICE_BOUND_SPOOLS] = options->spool_max_bytes > UINT64_MAX / SERVICE_SPOOLS
@@ -58,7 +59,7 @@ void service_init_bounds(struct service *s)
                                      : options->spool_max_bytes * SERVICE_SPOOLS,
         [SERVICE_BOUND_FRAMES] = SERVICE_MAX_FRAME_BYTES,
         [SERVICE_BOUND_NOTES] = SERVICE_MAX_NOTED_BYTES,
-        [SERVICE_BOUND_REQUESTS] = smaller(
+        [SERVICE_BOUND_REQUESTS] = number_smaller(
             options->max_requests ? options->max_requests : UINT64_MAX, SERVICE_MAX_REQUESTS),
         [SERVICE_BOUND_AHEAD] = SERVICE_MAX_AHEAD_BYTES,
     };

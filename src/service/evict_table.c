@@ -149,7 +149,7 @@ void evict_table_free(struct evict_table *table)
 
 static void take_room(struct evict_table *table, enum core_place tier, uint64_t bytes)
 {
-    table->room_bytes[tier] -= smaller(bytes, table->room_bytes[tier]);
+    table->room_bytes[tier] -= number_smaller(bytes, table->room_bytes[tier]);
 }
 
 void evict_table_count_room(const struct service *s, struct evict_table *table,

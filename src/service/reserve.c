@@ -87,7 +87,7 @@ static int check_budget(struct service *s, const struct core_session *held, uint
     if (core_check_room(s->core, store, bytes, free_bytes) == 0)
         return -EAGAIN;
     uint64_t given_up_bytes = core_count_given_up_bytes(s->core, store);
-    uint64_t more_bytes = bytes - smaller(given_up_bytes, bytes);
+    uint64_t more_bytes = bytes - number_smaller(given_up_bytes, bytes);
     free_bytes += given_up_bytes;
     if (given_up_bytes > 0 && core_check_room(s->core, store, more_bytes, free_bytes) == 0 &&
         give_up(s, held))
@@ -101,7 +101,7 @@ static int check_budget(struct service *s, const struct core_session *held, uint
 int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn)
 {
     const struct core_session *held = core_find_session(s->core, session);
-    uint64_t draw = held ? smaller(held->reserved_bytes, bytes) : 0;
+    uint64_t draw = held ? number_smaller(held->reserved_bytes, bytes) : 0;
     *drawn = 0;
     if (!service_can_ever_fit(s, bytes))
         return -ENOMEM;
@@ -123,7 +123,7 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
         reserved.due_bytes = 0;
         return service_record_reserved(s, session, &reserved);
     }
-    uint64_t due_bytes = smaller(held->due_bytes, bytes - held->reserved_bytes);
+    uint64_t due_bytes = number_smaller(held->due_bytes, bytes - held->reserved_bytes);
     uint64_t more_bytes = bytes - held->reserved_bytes - due_bytes;
     if (!service_can_ever_fit(s, bytes))
         return -ENOMEM;

@@ -26,15 +26,15 @@ void service_end_making(struct service *s, uint64_t session, uint64_t made, uint
         return;
     struct service_reserved reserved = service_get_reserved(held);
     reserved.due_bytes += refund;
-    reserved.making_bytes -= smaller(made, held->making_bytes);
-    reserved.drawn_bytes -= smaller(drawn, held->drawn_bytes);
+    reserved.making_bytes -= number_smaller(made, held->making_bytes);
+    reserved.drawn_bytes -= number_smaller(drawn, held->drawn_bytes);
     service_record_reserved(s, session, &reserved);
 }
 
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes)
 {
     const struct core_session *writer = core_get_writer(s->core, store);
-    uint64_t due_bytes = writer ? smaller(writer->due_bytes, bytes) : 0;
+    uint64_t due_bytes = writer ? number_smaller(writer->due_bytes, bytes) : 0;
     vmm_unreserve(s->vmm, bytes);
     if (due_bytes == 0)
         return;

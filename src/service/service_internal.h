@@ -18,6 +18,7 @@
 
 #include "base/container.h"
 #include "base/list.h"
+#include "base/number.h"
 #include "service/backoff.h"
 #include "service/bounds.h"
 #include "service/piece.h"
@@ -71,11 +72,6 @@ struct service {
     struct bulk_op *bulk_queue;
     struct idvec region_objects; /* descriptors of regions, by memory number */
 };
-
-static inline uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* service.c: makes a service with neither state nor memory. NULL: no memory */
 struct service *service_make(struct vmm *vmm, const struct service_options *options,

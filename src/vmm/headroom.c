@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/headroom.h"
 
+#include "base/number.h"
 #include "base/scope.h"
 
 #include <ctype.h>
@@ -319,11 +320,6 @@ uint64_t headroom_reserve(uint64_t total_bytes)
     return reserve < total_bytes / RESERVE_SHARE ? reserve : total_bytes / RESERVE_SHARE;
 }
 
-static uint64_t subtract(uint64_t from, uint64_t amount)
-{
-    return from > amount ? from - amount : 0;
-}
-
 static void lower(uint64_t *value, uint64_t bound)
 {
     if (*value > bound)
@@ -363,11 +359,12 @@ static int apply_group(const struct headroom *headroom, const struct hierarchy *
         if (error < 0)
             return error;
         cache_known = true;
-        usage = subtract(subtract(usage, cache[0]), cache[1]);
-        if (subtract(limit, usage) < info->free_bytes)
+        usage = number_subtract(number_subtract(usage, cache[0]), cache[1]);
+        if (number_subtract(limit, usage) < info->free_bytes)
             info->reserve_bytes = headroom_reserve(limit);
-        lower(&info->free_bytes, subtract(limit, usage));
-        lower(&info->available_bytes, subtract(subtract(limit, usage), headroom_reserve(limit)));
+        lower(&info->free_bytes, number_subtract(limit, usage));
+        lower(&info->available_bytes,
+              number_subtract(number_subtract(limit, usage), headroom_reserve(limit)));
     }
     return 0;
 }
@@ -388,7 +385,7 @@ static int apply_swap(const struct headroom *headroom, const struct hierarchy *h
     if (error > 0)
         error = read_number(headroom->root, directory, hierarchy->gauges[1].limit, &both);
     if (error > 0 && both < NO_LIMIT_BYTES)
-        lower(bytes, subtract(both, limit));
+        lower(bytes, number_subtract(both, limit));
     return error < 0 ? error : 0;
 }
 
@@ -456,11 +453,11 @@ int headroom_read(const struct headroom *headroom, struct headroom_info *info)
     info->limit_bytes = info->machine_bytes;
     info->free_bytes = kibibytes[1] << 10;
     info->reserve_bytes = headroom_reserve(info->machine_bytes);
-    info->available_bytes = subtract(info->free_bytes, info->reserve_bytes);
+    info->available_bytes = number_subtract(info->free_bytes, info->reserve_bytes);
     error = 0;
     for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
         error = apply_hierarchy(headroom, i, apply_group, info);
-    info->available_bytes = subtract(info->available_bytes, atomic_load(&aside_bytes));
+    info->available_bytes = number_subtract(info->available_bytes, atomic_load(&aside_bytes));
     return error < 0 ? error : 0;
 }
 
@@ -516,9 +513,9 @@ int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
             return -EOPNOTSUPP;
         lower(&pages[i], NO_LIMIT_BYTES / hugepage_bytes);
     }
-    on_demand = subtract(pages[4], pages[3]);
+    on_demand = number_subtract(pages[4], pages[3]);
     pool->total_bytes = (pages[0] + on_demand) * hugepage_bytes;
-    pool->free_bytes = (subtract(pages[1], pages[2]) + on_demand) * hugepage_bytes;
+    pool->free_bytes = (number_subtract(pages[1], pages[2]) + on_demand) * hugepage_bytes;
     return 0;
 }
 

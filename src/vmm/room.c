@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/room.h"
 
+#include "base/number.h"
+
 #include <errno.h>
 
 #define KIB (UINT64_C(1) << 10)
@@ -12,11 +14,6 @@
 #define STALE_MS            1000u /* other processes take memory, too */
 #define SMALL_BYTES         (64 * KIB)
 #define REFUSED_MS          20u /* a user that asks again and again does not cause a look each time */
-
-static uint64_t subtract(uint64_t from, uint64_t amount)
-{
-    return from > amount ? from - amount : 0;
-}
 
 void room_init(struct room *room, int (*look)(void *context, struct room_view *view), void *context)
 {
@@ -39,12 +36,12 @@ static uint64_t floor_of(const struct room *room, enum room_rank rank)
 
 static uint64_t count_free(const struct room *room)
 {
-    return subtract(room->seen.free_bytes, room->spent_bytes + room->held_bytes);
+    return number_subtract(room->seen.free_bytes, room->spent_bytes + room->held_bytes);
 }
 
 static uint64_t count_left(const struct room *room, enum room_rank rank)
 {
-    return subtract(count_free(room), floor_of(room, rank));
+    return number_subtract(count_free(room), floor_of(room, rank));
 }
 
 static void look(struct room *room, uint64_t now_ms)
@@ -106,7 +103,7 @@ int room_hold(struct room *room, enum room_rank rank, uint64_t bytes, uint64_t n
 void room_release(struct room *room, uint64_t bytes)
 {
     if (room)
-        room->held_bytes = subtract(room->held_bytes, bytes);
+        room->held_bytes = number_subtract(room->held_bytes, bytes);
 }
 
 void room_spend(struct room *room, uint64_t bytes)
@@ -118,7 +115,7 @@ void room_spend(struct room *room, uint64_t bytes)
 void room_give(struct room *room, uint64_t bytes)
 {
     if (room)
-        room->spent_bytes = subtract(room->spent_bytes, bytes);
+        room->spent_bytes = number_subtract(room->spent_bytes, bytes);
 }
 
 uint64_t room_get_left(const struct room *room)
