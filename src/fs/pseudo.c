@@ -37,8 +37,7 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
     struct fs_text text = {.uid = handle->uid};
     if (node_find(fs->core, handle->node, &node))
         return -ESTALE; /* the store was removed */
-    struct blob *layout =
-        node.kind == NODE_LAYOUT ? service_get_shown_layout(fs->service, node.store) : NULL;
+    struct blob *layout = node.kind == NODE_LAYOUT ? service_get_shown_layout(node.store) : NULL;
     if (handle->shown.is_paged) /* pages of another text must not stand beside the cached ones */
         fs_size_opened(fs, handle->node, 0, 0);
     if (layout)

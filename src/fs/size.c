@@ -60,9 +60,9 @@ static uint64_t count_text(const struct fs *fs, const struct node *node)
     case NODE_RESIDENCY:
         return count_residency(fs, node->store);
     case NODE_LAYOUT_HASH:
-        return service_get_shown_layout(fs->service, node->store) ? HASH_BYTES : 0;
+        return service_get_shown_layout(node->store) ? HASH_BYTES : 0;
     case NODE_LAYOUT:
-        layout = service_get_shown_layout(fs->service, node->store);
+        layout = service_get_shown_layout(node->store);
         return layout ? layout->size : 0;
     case NODE_EVENTS:
         return fs->core->event_bytes;

@@ -36,10 +36,10 @@ static int render_residency(const struct fs *fs, const struct core_store *store,
     return fs_text_copy(lines, residency_format(store, moves ? &moving : NULL, lines), text);
 }
 
-static int render_hash(const struct fs *fs, const struct core_store *store, struct fs_text *text)
+static int render_hash(const struct core_store *store, struct fs_text *text)
 {
     char line[34];
-    if (!service_get_shown_layout(fs->service, store))
+    if (!service_get_shown_layout(store))
         return fs_text_copy("", 0, text);
     hex_format(store->hash, sizeof store->hash, line);
     line[32] = '\n';
@@ -61,7 +61,7 @@ int fs_text_render(struct fs *fs, const struct node *node, uint32_t reader, stru
     case NODE_RESIDENCY:
         return render_residency(fs, node->store, text);
     case NODE_LAYOUT_HASH:
-        return render_hash(fs, node->store, text);
+        return render_hash(node->store, text);
     case NODE_LAYOUT:
         return fs_text_copy("", 0, text); /* a committed layout is shared instead */
     case NODE_INFO:

@@ -293,7 +293,7 @@ static void add_layout(struct json_text *json, const struct fs *fs, const struct
     static const uint8_t none[16];
     const struct layout *layout = core_get_layout(fs->core, store);
     bool has_group = memcmp(store->group, none, sizeof none) != 0;
-    bool has_hash = service_get_shown_layout(fs->service, store) != NULL;
+    bool has_hash = service_get_shown_layout(store) != NULL;
     json_text_number(json, "allocations", layout_count_allocations(layout));
     json_text_number(json, "entries", layout_count_entries(layout));
     json_text_number(json, "bytes", layout_total_bytes(layout));

@@ -30,11 +30,10 @@ static uint64_t count_waiting_writers(const struct core_store *store, const stru
     return count;
 }
 
-static void fill_hash(const struct rpc_connection *connection, const struct core_store *store,
-                      char hex[33], struct message *answer)
+static void fill_hash(const struct core_store *store, char hex[33], struct message *answer)
 {
     hex[0] = '\0';
-    if (service_get_shown_layout(connection->rpc->service, store))
+    if (service_get_shown_layout(store))
         hex_format(store->hash, sizeof store->hash, hex);
     answer->memory_layout_hash = message_text(hex);
 }
@@ -60,7 +59,7 @@ static void answer_state(struct rpc_connection *connection, const struct core_st
         .total_bytes = message_integer(layout_total_bytes(layout)),
     };
 
-    fill_hash(connection, store, hex, &answer);
+    fill_hash(store, hex, &answer);
     rpc_answer(connection, &answer);
 }
 
@@ -346,7 +345,7 @@ static void finish_seal(struct rpc_connection *connection, int error,
         rpc_refuse_commit(connection, error);
     if (error || !rpc_view_session(connection, &view))
         return;
-    fill_hash(connection, view.store, hex, &answer);
+    fill_hash(view.store, hex, &answer);
     rpc_answer(connection, &answer);
 }
 

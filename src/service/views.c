@@ -9,9 +9,8 @@
 
 /* While a writer works, the committed layout may be changing, so it is not shown. A sealed layout
  * does not change. */
-struct blob *service_get_shown_layout(const struct service *s, const struct core_store *store)
+struct blob *service_get_shown_layout(const struct core_store *store)
 {
-    (void)s;
     return store->fixed && store->lock.held[LOCK_MODE_RW] == 0 ? store->encoding : NULL;
 }
 
@@ -55,7 +54,7 @@ int service_view_info(const struct service *s, uint64_t file, struct service_inf
     info->state = lock_get_state(&info->store->lock);
     info->readers = service_count_readers(info->store);
     info->writers_waiting = lock_count_waiting_writers(&info->store->lock);
-    info->layout = service_get_shown_layout(s, info->store);
+    info->layout = service_get_shown_layout(info->store);
     return 0;
 }
 

@@ -45,7 +45,7 @@ int service_view_acquired(const struct service *s, uint64_t file,
                           struct service_acquired *acquired);
 
 /* Returns the layout that the files `layout` and `layout_hash` show; NULL: they are empty. */
-struct blob *service_get_shown_layout(const struct service *s, const struct core_store *store);
+struct blob *service_get_shown_layout(const struct core_store *store);
 /* Returns a number that grows with each record: while it is the same, the texts of stores, sessions
  * and regions are the same. */
 uint64_t service_count_changes(const struct service *s);

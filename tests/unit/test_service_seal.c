@@ -77,15 +77,15 @@ static void start_writing(void)
 TAP_TEST(sealing_goes_on_with_the_bytes_and_shows_the_layout)
 {
     start_writing();
-    check(service_get_shown_layout(service, store()) == NULL);
+    check(service_get_shown_layout(store()) == NULL);
     check_int(commit(&writer, CORE_COMMIT_SEAL), 0);
     check_int(writer.answer.mode, LOCK_MODE_RW_DATA);
     check_int(writer.answer.generation, 1);
-    check(service_get_shown_layout(service, store()) != NULL);
+    check(service_get_shown_layout(store()) != NULL);
     check_int(commit(&writer, CORE_COMMIT_SEAL), -ENOLCK);
     check_int(commit(&writer, 0), -ENOLCK);
     close_file(writer.ctl);
-    check(service_get_shown_layout(service, store()) != NULL);
+    check(service_get_shown_layout(store()) != NULL);
     check_int(lock_get_state(&store()->lock), LOCK_STATE_LAYOUT_COMMITTED);
     close_file(other.ctl);
     service_end();
