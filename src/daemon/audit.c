@@ -285,7 +285,6 @@ int audit_new(struct service *service, int fd, struct audit_position *position,
               struct audit **audit)
 {
     struct audit *made = calloc(1, sizeof *made);
-    pthread_condattr_t clock;
     int error;
 
     if (!made) {
@@ -301,10 +300,7 @@ int audit_new(struct service *service, int fd, struct audit_position *position,
     made->last_held = &made->held;
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->work, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&made->idle, &clock);
-    pthread_condattr_destroy(&clock);
+    thread_init_condition(&made->idle);
     error = thread_start(NULL, STACK_BYTES, run, made);
     if (error) {
         close(fd);

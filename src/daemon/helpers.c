@@ -49,14 +49,10 @@ struct helpers {
 static void init_pool(struct helpers *helpers, enum service_pool which, unsigned max_threads)
 {
     struct pool *pool = &helpers->pools[which];
-    pthread_condattr_t clock;
 
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     *pool = (struct pool){.helpers = helpers, .which = which, .max_threads = max_threads};
     pool->queue_end = &pool->queue;
-    pthread_cond_init(&pool->work, &clock);
-    pthread_condattr_destroy(&clock);
+    thread_init_condition(&pool->work);
 }
 
 /* Leaves a processor to the loop and its clients: the kernel may free for a long time and cannot

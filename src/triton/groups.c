@@ -175,15 +175,9 @@ static int find(uint32_t uid, struct groups *groups)
     return 0;
 }
 
-/* Waits by the monotonic clock, which cannot be set. */
 static void make_condition(void)
 {
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&answered, &attributes);
-    pthread_condattr_destroy(&attributes);
+    thread_init_condition(&answered);
 }
 
 int groups_find(uint32_t uid, struct groups *groups)
