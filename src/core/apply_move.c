@@ -152,7 +152,7 @@ static bool has_to_verify(const struct apply *apply, const struct core_store *st
 {
     bool is_lost = apply->core->lost && store->places.place == CORE_PLACE_DEVICE;
 
-    return (apply->record->flags & CORE_MOVE_LOOK) != 0 && !is_lost;
+    return (apply->record->flags & CORE_MOVE_VERIFY) != 0 && !is_lost;
 }
 
 /* Moves the store to a slower tier, at once if that has a spare. */
@@ -210,7 +210,7 @@ static int begin_move(struct apply *apply)
     int error = check_rest(apply->core, store);
 
     if (record->kind >= CORE_PLACE_COUNT ||
-        record->flags & ~(CORE_MOVE_SPARE | CORE_MOVE_EVICT | CORE_MOVE_LOOK) ||
+        record->flags & ~(CORE_MOVE_SPARE | CORE_MOVE_EVICT | CORE_MOVE_VERIFY) ||
         (spare && (to == CORE_PLACE_NONE || to == CORE_PLACE_DEVICE)))
         return -EINVAL;
     if (error < 0)

@@ -179,7 +179,7 @@ enum record_type {
      * -ENODEV: the source or the target is a lost device. -EAGAIN: to the device, and an older
      * waiter claims its memory. -ENOENT. CORE_MOVE_EVICT: it makes room for the store `count`, and
      * an event tells when it has left; -EBUSY: it is pinned, or of a more important class than that
-     * store. CORE_MOVE_LOOK: to a slower tier with a spare: the spare is read and verified first,
+     * store. CORE_MOVE_VERIFY: to a slower tier with a spare: the spare is read and verified first,
      * so the move is in progress. That also heals a suspect store, which waits for it
      * (core_wants_heal) */
     RECORD_MOVE_BEGIN,
@@ -211,7 +211,7 @@ enum record_type {
 
 #define CORE_MOVE_SPARE  (1u << 0)
 #define CORE_MOVE_EVICT  (1u << 1)
-#define CORE_MOVE_LOOK   (1u << 2)
+#define CORE_MOVE_VERIFY (1u << 2)
 #define CORE_MOVE_KEEP   (1u << 0)
 #define CORE_MOVE_REFUSE (1u << 0)
 #define CORE_MOVE_QUIET  (1u << 1)

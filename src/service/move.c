@@ -72,19 +72,19 @@ static void count_waits(struct service *s, const struct move_op *op, struct serv
 /* Returns how many pieces the move makes: all, or none. */
 static uint32_t count_made(const struct move_op *op)
 {
-    return move_op_looks(op) ? 0 : op->count;
+    return move_op_verifies(op) ? 0 : op->count;
 }
 
 static int record_end(struct service *s, struct move_op *op)
 {
     uint64_t *memories = piece_list_ids(op->pieces, count_made(op));
-    struct record record = {.type = RECORD_MOVE_END,
-                            .store = op->store,
-                            .count = op->id,
-                            .memories = memories,
-                            .memory_count = count_made(op),
-                            .flags =
-                                s->options.drops_copies || move_op_looks(op) ? 0 : CORE_MOVE_KEEP};
+    struct record record = {
+        .type = RECORD_MOVE_END,
+        .store = op->store,
+        .count = op->id,
+        .memories = memories,
+        .memory_count = count_made(op),
+        .flags = s->options.drops_copies || move_op_verifies(op) ? 0 : CORE_MOVE_KEEP};
     if (!memories)
         return -ENOMEM;
     const struct core_store *store = core_find_store(s->core, op->store);
@@ -162,8 +162,8 @@ static void finish(struct move_op *op)
 {
     struct service *s = op->service;
     uint64_t store = op->store, id = op->id, began_ms = op->began_ms;
-    bool cancelled = op->state == MOVE_CANCELLED, looks = move_op_looks(op);
-    uint64_t bytes = looks ? 0 : op->all_bytes;
+    bool cancelled = op->state == MOVE_CANCELLED, verifies = move_op_verifies(op);
+    uint64_t bytes = verifies ? 0 : op->all_bytes;
     enum core_place op_to = op->to;
     int error = op->error;
     move_op_go(op, MOVE_ENDS);
@@ -180,7 +180,7 @@ static void finish(struct move_op *op)
         rest(s);
     if (!error && !cancelled) {
         s->numbers.move_bytes += bytes;
-        s->numbers.move_ms += looks ? 0 : service_now(s) - began_ms;
+        s->numbers.move_ms += verifies ? 0 : service_now(s) - began_ms;
         service_end_backoff(s, BACKOFF_TELL, store);
     }
     if (error == -ENOMEM)
@@ -190,7 +190,7 @@ static void finish(struct move_op *op)
         if (op_to != CORE_PLACE_DEVICE)
             service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
         service_move_failed(s, store, id, error);
-        if (looks && error == -EIO) /* drops that copy; the others stay */
+        if (verifies && error == -EIO) /* drops that copy; the others stay */
             service_drop_copy(s, store, op_to, error);
     }
     service_note_moves(s); /* other moves may have waited for this one's memory */
@@ -199,14 +199,14 @@ static void finish(struct move_op *op)
 /* Finds the piece of each allocation. -EIO: one was lost with an earlier worker */
 static int find_sources(struct service *s, const struct core_store *store, struct move_op *op)
 {
-    const struct layout *copy = move_op_looks(op) ? store->places.spares[op->to] : store->fixed;
+    const struct layout *copy = move_op_verifies(op) ? store->places.spares[op->to] : store->fixed;
     for (uint32_t i = 0; i < op->count; i++) {
         const struct layout_allocation *allocation = layout_at_rank(copy, i);
         op->sources[i] = idvec_find(&s->pieces.all, allocation->memory);
         if (!op->sources[i])
             return -EIO;
         op->all_bytes += allocation->aligned_bytes;
-        if (!move_op_looks(op))
+        if (!move_op_verifies(op))
             op->cost_bytes += vmm_align_in(s->vmm, op->tier, allocation->aligned_bytes);
     }
     return 0;
@@ -232,10 +232,10 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
                                                                                : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));
-    bool looks = store->places.spares[to] != NULL;
-    if (!looks)
+    bool verifies = store->places.spares[to] != NULL;
+    if (!verifies)
         op->pieces = calloc(count, sizeof(struct piece *));
-    op->count = op->sources && (looks || op->pieces) ? (uint32_t)count : 0;
+    op->count = op->sources && (verifies || op->pieces) ? (uint32_t)count : 0;
     int error = op->count > 0 ? find_sources(s, store, op) : -ENOMEM;
     if (error)
         free_op(s, op);
@@ -284,7 +284,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
         free_op(s, op);
         return error;
     }
-    record->flags |= move_op_looks(op) ? CORE_MOVE_LOOK : 0;
+    record->flags |= move_op_verifies(op) ? CORE_MOVE_VERIFY : 0;
     error = service_apply_record(s, record, &outcome);
     if (error || !outcome.id) {
         free_op(s, op);
@@ -309,7 +309,7 @@ bool service_needs_bytes(const struct core_store *store, enum core_place to)
 
 /* Returns true if the move would leave the copy on the disk alone, which has not been read since it
  * was written. */
-static bool needs_look(const struct core_store *store, const struct record *record)
+static bool needs_verification(const struct core_store *store, const struct record *record)
 {
     return record->kind == CORE_PLACE_DISK && store->places.place < CORE_PLACE_DISK &&
            store->places.spares[CORE_PLACE_DISK] && !(record->flags & CORE_MOVE_SPARE) &&
@@ -320,10 +320,10 @@ int service_move_store(struct service *s, struct record *record)
 {
     const struct core_store *store = core_find_store(s->core, record->store);
     enum core_place before = store->places.place;
-    int error =
-        service_needs_bytes(store, (enum core_place)record->kind) || needs_look(store, record)
-            ? begin(s, store, record)
-            : service_apply_record(s, record, NULL);
+    int error = service_needs_bytes(store, (enum core_place)record->kind) ||
+                        needs_verification(store, record)
+                    ? begin(s, store, record)
+                    : service_apply_record(s, record, NULL);
     count_move(s, record->store, before);
     return error;
 }

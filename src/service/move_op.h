@@ -19,7 +19,7 @@
 #define MOVE_OPEN_PIECES 8u /* pieces that the parts copy spans of, by turns */
 /* Pieces that one step makes at most; the keeper gets them at its end. */
 #define MOVE_STEP_COUNT 64u
-#define MOVE_DISK_COUNT 4u /* pieces that one step checks or syncs on the disk at most */
+#define MOVE_DISK_COUNT 4u /* pieces that one step verifies or syncs on the disk at most */
 
 /* Bytes of a piece that one part copies. */
 struct move_span {
@@ -61,7 +61,7 @@ struct move_op {
     enum service_pool pool; /* threads that run its parts */
     uint32_t count;
     struct piece **sources; /* by rank: the pieces that it reads */
-    struct piece **pieces;  /* by rank: the pieces that it makes; NULL: it checks a copy instead */
+    struct piece **pieces; /* by rank: the pieces that it makes; NULL: it verifies a copy instead */
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes, charged_bytes; /* charged to the tier's account: for all pieces; for the
                                            pieces made so far */
@@ -80,8 +80,8 @@ static inline bool move_op_waits(const struct move_op *op)
     return op->state == MOVE_WAITS || op->state == MOVE_SHORT;
 }
 
-/* Returns true if the move checks the copy that its store has in the tier already. */
-static inline bool move_op_looks(const struct move_op *op)
+/* Returns true if the move verifies the copy that its store has in the tier already. */
+static inline bool move_op_verifies(const struct move_op *op)
 {
     return !op->pieces;
 }

@@ -3,7 +3,7 @@
  * move_step - the steps of a move on helper threads
  *
  * First they make its memory, then copy its bytes, then sync them to the disk if that is the
- * target. Where the store has a copy in the tier already, they check that copy instead.
+ * target. Where the store has a copy in the tier already, they verify that copy instead.
  */
 #include "service/client_error.h"
 #include "service/move_op.h"
@@ -52,8 +52,8 @@ static void run_make(struct job *job)
 
 static uint64_t count_span_bytes(const struct move_op *op, uint32_t index)
 {
-    return move_op_looks(op) ? op->sources[index]->memory.aligned_bytes
-                             : op->pieces[index]->moving_bytes;
+    return move_op_verifies(op) ? op->sources[index]->memory.aligned_bytes
+                                : op->pieces[index]->moving_bytes;
 }
 
 /* Takes the next free bytes, by turns out of a few pieces: threads that make the pages of one
@@ -71,7 +71,7 @@ static bool take_span(struct move_op *op, struct move_span *span)
         uint64_t left = count_span_bytes(op, cursor->index) - cursor->offset;
         *span = (struct move_span){.index = cursor->index,
                                    .offset = cursor->offset,
-                                   .bytes = smaller(left, VMM_MOVE_STEP_BYTES)};
+                                   .bytes = number_smaller(left, VMM_MOVE_STEP_BYTES)};
         cursor->offset += span->bytes;
         if (span->bytes == left)
             cursor->index = op->count;
@@ -94,7 +94,7 @@ static int copy(struct move_part *part)
     struct move_op *op = part->op;
     struct vmm *vmm = op->service->vmm;
     const struct move_span *span = &part->span;
-    if (move_op_looks(op))
+    if (move_op_verifies(op))
         return vmm_probe(vmm, &op->sources[span->index]->memory, span->offset, span->bytes);
     struct vmm_piece *to = &op->pieces[span->index]->memory;
     int error = vmm_populate(vmm, to, span->offset, span->bytes);
@@ -138,8 +138,8 @@ static void run_settle(struct job *job)
         part->is_over = index >= op->count;
         if (part->is_over)
             break;
-        part->error = move_op_looks(op) ? probe_ends(vmm, &op->sources[index]->memory)
-                                        : vmm_sync(vmm, &op->pieces[index]->memory);
+        part->error = move_op_verifies(op) ? probe_ends(vmm, &op->sources[index]->memory)
+                                           : vmm_sync(vmm, &op->pieces[index]->memory);
     }
 }
 
@@ -222,11 +222,13 @@ static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct jo
 int move_op_start(struct move_op *op)
 {
     const struct core_store *store = core_find_store(op->service->core, op->store);
-    bool looks = move_op_looks(op);
+    bool verifies = move_op_verifies(op);
     for (uint32_t i = 0; i < MOVE_OPEN_PIECES; i++)
         op->cursors[i].index = op->count;
-    move_op_go(op, !looks ? MOVE_MAKES : store && store->suspect > 0 ? MOVE_READS : MOVE_LOOKS);
+    move_op_go(op, !verifies                     ? MOVE_MAKES
+                   : store && store->suspect > 0 ? MOVE_READS
+                                                 : MOVE_VERIFIES);
     if (op->state == MOVE_READS)
         return start_copies(op);
-    return start_parts(op, op->count ? op->count : 1, looks ? run_settle : run_make);
+    return start_parts(op, op->count ? op->count : 1, verifies ? run_settle : run_make);
 }

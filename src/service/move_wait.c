@@ -54,7 +54,7 @@ static bool is_coming(const struct service *s, const struct move_op *op)
 int move_op_take_memory(struct move_op *op, bool in_turn)
 {
     struct service *s = op->service;
-    if (move_op_looks(op))
+    if (move_op_verifies(op))
         return 0; /* it needs no memory */
     int error = in_turn ? vmm_reserve_in(s->vmm, op->tier, op->cost_bytes) : -ENOMEM;
     if (error == -ENOMEM && is_coming(s, op)) {

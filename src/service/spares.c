@@ -67,13 +67,13 @@ uint64_t service_count_cost(const struct service *s, const struct core_store *st
     return bytes;
 }
 
-/* Counts the copies of stores that check their copy below: they are dropped after that. */
+/* Counts the copies of stores that verify their copy below: they are dropped after that. */
 static uint64_t count_going_down(const struct service *s, enum core_place tier)
 {
     uint64_t bytes = 0;
     for (const struct move_op *op = s->moves.all; op; op = op->next) {
         const struct core_store *store =
-            move_op_looks(op) ? core_find_store(s->core, op->store) : NULL;
+            move_op_verifies(op) ? core_find_store(s->core, op->store) : NULL;
         if (store && store->places.place == tier && store->places.move.id == op->id &&
             !core_is_held(store))
             bytes += service_count_cost(s, store, tier);

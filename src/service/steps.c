@@ -13,8 +13,8 @@
     }
 
 static const struct steps_row moves[] = {
-    [MOVE_BEGINS] = {"begins", TO(MOVE_WAITS) | TO(MOVE_SHORT) | TO(MOVE_MAKES) | TO(MOVE_LOOKS) |
-                                   TO(MOVE_READS) | TO(MOVE_ENDS)},
+    [MOVE_BEGINS] = {"begins", TO(MOVE_WAITS) | TO(MOVE_SHORT) | TO(MOVE_MAKES) |
+                                   TO(MOVE_VERIFIES) | TO(MOVE_READS) | TO(MOVE_ENDS)},
     [MOVE_WAITS] = {"waits", TO(MOVE_BEGINS) | TO(MOVE_CANCELLED)},
     [MOVE_SHORT] = {"short", TO(MOVE_BEGINS) | TO(MOVE_WAITS) | TO(MOVE_CANCELLED)},
     [MOVE_MAKES] = {"makes", TO(MOVE_COPIES) | TO(MOVE_CANCELLED) | TO(MOVE_ENDS)},
@@ -22,7 +22,7 @@ static const struct steps_row moves[] = {
                      TO(MOVE_AGAIN) | TO(MOVE_SYNCS) | TO(MOVE_CANCELLED) | TO(MOVE_ENDS)},
     [MOVE_AGAIN] = {"again", TO(MOVE_SYNCS) | TO(MOVE_CANCELLED) | TO(MOVE_ENDS)},
     [MOVE_SYNCS] = {"syncs", TO(MOVE_CANCELLED) | TO(MOVE_ENDS)},
-    [MOVE_LOOKS] = {"looks", TO(MOVE_CANCELLED) | TO(MOVE_ENDS)},
+    [MOVE_VERIFIES] = {"verifies", TO(MOVE_CANCELLED) | TO(MOVE_ENDS)},
     [MOVE_READS] = {"reads", TO(MOVE_CANCELLED) | TO(MOVE_ENDS)},
     [MOVE_CANCELLED] = {"cancelled", TO(MOVE_CANCELLED) | TO(MOVE_ENDS)},
     [MOVE_ENDS] = {"ends", 0},

@@ -22,14 +22,14 @@ struct steps {
 };
 
 enum move_state {
-    MOVE_BEGINS,    /* looks for memory */
+    MOVE_BEGINS,    /* tries to charge memory */
     MOVE_WAITS,     /* waits for memory that is on its way: nothing is charged, no part runs */
     MOVE_SHORT,     /* the same while no memory is on its way: others have to leave for it */
     MOVE_MAKES,     /* makes memory, by pieces */
     MOVE_COPIES,    /* copies bytes, by spans */
     MOVE_AGAIN,     /* the same after one failed transfer */
     MOVE_SYNCS,     /* syncs to the disk, by pieces */
-    MOVE_LOOKS,     /* checks both ends of the copy in the tier, by pieces */
+    MOVE_VERIFIES,  /* verifies both ends of the copy in the tier, by pieces */
     MOVE_READS,     /* reads all of that copy, by spans */
     MOVE_CANCELLED, /* its parts end with their current step */
     MOVE_ENDS,
@@ -43,7 +43,7 @@ enum alloc_state {
 };
 
 enum spool_state {
-    SPOOL_BEGINS, /* looks for its piece and its memory */
+    SPOOL_BEGINS, /* finds its piece and its memory */
     SPOOL_QUEUES, /* waits for the operation that has the piece */
     SPOOL_WAITS,  /* waits for memory that is being freed */
     SPOOL_RUNS,   /* runs on a helper thread, or waits for its turn there */

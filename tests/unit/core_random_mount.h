@@ -210,7 +210,7 @@ static int step_move(void)
                             .store = random_moving_store(),
                             .kind = (uint32_t)below(one_in(4) ? 5 : 3),
                             .flags = one_in(3)   ? CORE_MOVE_SPARE
-                                     : one_in(3) ? CORE_MOVE_LOOK
+                                     : one_in(3) ? CORE_MOVE_VERIFY
                                                  : 0};
 
     switch (below(8)) {

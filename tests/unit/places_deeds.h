@@ -223,7 +223,7 @@ static int do_begin(struct record *record, unsigned store, enum core_place to, b
                               .store = store_of(store)->id,
                               .kind = to,
                               .flags = spare                   ? CORE_MOVE_SPARE
-                                       : to == CORE_PLACE_DISK ? CORE_MOVE_LOOK
+                                       : to == CORE_PLACE_DISK ? CORE_MOVE_VERIFY
                                                                : 0};
     error = apply(*record);
     if (error == 0 && to == CORE_PLACE_NONE)

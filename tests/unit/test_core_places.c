@@ -190,7 +190,7 @@ static int rely_on_unread(struct core *core, const struct record *record, struct
     struct record order = *record;
 
     if (record->type == RECORD_MOVE_BEGIN)
-        order.flags &= ~CORE_MOVE_LOOK;
+        order.flags &= ~CORE_MOVE_VERIFY;
     return core_apply(core, &order, outcome);
 }
 

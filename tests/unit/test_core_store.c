@@ -346,12 +346,12 @@ TAP_TEST(a_copy_that_is_looked_at_is_where_the_store_is_when_it_is_well)
     core_start();
     uint64_t store = make_committed("weights", NULL);
     const struct core_places *places = &core_find_store(core, store)->places;
-    require(order(store, CORE_PLACE_DISK, CORE_MOVE_LOOK) == 0);
+    require(order(store, CORE_PLACE_DISK, CORE_MOVE_VERIFY) == 0);
     check_int(end_look(store), -EINVAL); /* there was none to look at */
     require(end_move(store) == 0);
     require(order(store, CORE_PLACE_DEVICE, 0) == 0 && end_move(store) == 0);
     require(places->place == CORE_PLACE_DEVICE && places->spares[CORE_PLACE_DISK]);
-    require(order(store, CORE_PLACE_DISK, CORE_MOVE_LOOK) == 0);
+    require(order(store, CORE_PLACE_DISK, CORE_MOVE_VERIFY) == 0);
     check(places->move.id != 0 && places->place == CORE_PLACE_DEVICE);
     check_int(end_move(store), -EINVAL); /* there is one */
     check_int(
@@ -359,7 +359,7 @@ TAP_TEST(a_copy_that_is_looked_at_is_where_the_store_is_when_it_is_well)
             .type = RECORD_MOVE_FAIL, .store = store, .count = places->move.id, .offset = EIO}),
         0);
     check_int(places->place, CORE_PLACE_DEVICE);
-    require(order(store, CORE_PLACE_DISK, CORE_MOVE_LOOK) == 0);
+    require(order(store, CORE_PLACE_DISK, CORE_MOVE_VERIFY) == 0);
     check_int(end_look(store), 0);
     check_int(places->place, CORE_PLACE_DISK);
     check(!places->spares[CORE_PLACE_DISK] && places->move.id == 0);

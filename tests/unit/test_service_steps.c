@@ -14,14 +14,14 @@ static const struct steps *const all[] = {&move_steps, &alloc_steps,  &spool_ste
 
 #define COUNT (sizeof all / sizeof all[0])
 
-static const char printed[] = "move begins: waits short makes looks reads ends\n"
+static const char printed[] = "move begins: waits short makes verifies reads ends\n"
                               "move waits: begins cancelled\n"
                               "move short: begins waits cancelled\n"
                               "move makes: copies cancelled ends\n"
                               "move copies: again syncs cancelled ends\n"
                               "move again: syncs cancelled ends\n"
                               "move syncs: cancelled ends\n"
-                              "move looks: cancelled ends\n"
+                              "move verifies: cancelled ends\n"
                               "move reads: cancelled ends\n"
                               "move cancelled: cancelled ends\n"
                               "move ends:\n"
