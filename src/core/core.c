@@ -14,7 +14,8 @@ static void bound_limits(struct core_options *options)
     for (const struct core_field *field = core_options_fields; field->kind; field++) {
         uint64_t *limit = (uint64_t *)((char *)options + field->at);
 
-        if (field->least == 1 && (*limit == 0 || *limit > field->most))
+        if (field->kind == CORE_FIELD_U64 && field->least == 1 &&
+            (*limit == 0 || *limit > field->most))
             *limit = field->most;
     }
 }

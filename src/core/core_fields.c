@@ -22,6 +22,7 @@
 /* NOLINTEND(bugprone-macro-parentheses) */
 #define END           {CORE_FIELD_END, 0, 0, 0, 0}
 
+/* core_new takes each field that is WITHIN 1 and a most for a limit, and bounds it. */
 #define OF struct core_options
 const struct core_field core_options_fields[] = {
     U64(patience_ms), U64(granularity_bytes), WITHIN(limits.files, 1, CORE_MAX_FILES),
