@@ -16,7 +16,7 @@ kept_journal() { # the one file in $T/kept
     mkdir "$M/seen"
     commit_store
     run_logged -0 "$GMSFS" journal "$M"
-    assert_match "$output" "record [0-9]+ [0-9T:.-]+Z store_create .*name='seen'"
+    assert_match "$output" "record [0-9]+ [0-9T:.-]+Z store_create .* free=[1-9][0-9]* .*name='seen'"
     assert_match "$output" 'record [0-9]+ [0-9T:.-]+Z commit session='
     assert_match "$output" 'answer r[0-9]+ ok'
     run_logged -0 "$GMSFS" journal --replay "$M"

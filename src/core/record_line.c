@@ -70,6 +70,7 @@ void record_line(const struct record *record, char line[RECORD_LINE_BYTES])
     add_number(line, "puts", record->put_count);
     add_number(line, "value_bytes", record->value_bytes);
     add_number(line, "deadline_ms", record->deadline_ms);
+    add_number(line, "free", record->free_bytes);
     add_number(line, "pid", record->process.pid);
     add_number(line, "uid", record->uid);
     add_number(line, "gid", record->gid);

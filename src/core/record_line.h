@@ -13,7 +13,8 @@
 
 #define RECORD_LINE_BYTES 768u
 
-/* Writes the type and every field that is not zero, but for the times; a long line is cut. */
+/* Writes the type and the numbers and texts that are not zero; a long line is cut. Left out:
+ * now_ms, wall_ms, bytes16, the start of the process, the ids of memories and all values. */
 void record_line(const struct record *record, char line[RECORD_LINE_BYTES]);
 
 /* Appends " type(ids)" to the text in `line`; cut as well. */
