@@ -238,6 +238,17 @@ static void do_job(struct job *job)
     job->done(job);
 }
 
+/* Runs the job that was submitted first, in a step of its own. */
+static void run_first_job(void)
+{
+    struct job *job = queued_jobs;
+
+    queued_jobs = job->next;
+    last_job = queued_jobs ? last_job : &queued_jobs;
+    do_job(job);
+    service_end_step(service);
+}
+
 /* Runs all submitted jobs, each in a step of its own, and the jobs that they submit. */
 static void run_jobs(void)
 {
