@@ -72,5 +72,5 @@ triton_tests() {
 
 # Prints the process that serves clients.
 triton_server() {
-    worker_of "$TRITON"
+    worker_of "$TRITON" | sed -n 1p # the oldest child; a look-up of a user may run beside it
 }
