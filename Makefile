@@ -438,7 +438,7 @@ check-asan:
 	@scripts/deps $(test_deps)
 	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(O)/asan SANITIZE=address,undefined \
 		CFLAGS='-O1 -g' $(call test_goals,$(O)/asan)
-	@O=$(O)/asan SANITIZE=address,undefined tests/run $${FILTER:+--filter "$$FILTER"} $(TESTS)
+	@O=$(O)/asan SANITIZE=address,undefined tests/run $(ONLY:%=--%) $${FILTER:+--filter "$$FILTER"} $(TESTS)
 
 # Random clients, killed at random, on STORES stores over MOUNTS mounts. Without SEED one is drawn, and
 # told. SANITIZE=address,undefined runs it sanitized. Then TRITON regions come and go. GMS=1: instead,
@@ -527,8 +527,8 @@ help:
 	  '                      TESTS="test_lock 20-locks" runs these files alone; FILTER="a reader waits" picks tests by name' \
 	  '  make check          all tests; ONLY=slow: the tests that make test leaves out' \
 	  '  make lint           both compilers, static checkers, format, shell, manual, include layers' \
-	  '  make check-asan     all tests, or TESTS, under AddressSanitizer and UBSan, in build/asan, with fewer of the' \
-	  '                      calls that fail and of the kills of workers' \
+	  '  make check-asan     all tests, ONLY=quick or TESTS, under AddressSanitizer and UBSan, in build/asan, with' \
+	  '                      fewer of the calls that fail and of the kills of workers' \
 	  '  make check-deb      installs the packages of make deb in a clean Debian' \
 	  '' 'Test for hours' \
 	  '  make fault-test     lets each call of the daemon fail in every request that comes by, not once only' \
