@@ -33,30 +33,6 @@ static const int *get_file(const struct journal_files *files, unsigned i)
     return i < 2 ? &files->transactions[i] : &files->snapshots[i - 2];
 }
 
-static int read_all(int fd, void *bytes, size_t size, uint64_t at)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t got = pread(fd, (uint8_t *)bytes + done, size - done, (off_t)(at + done));
-        if (got == 0)
-            return -ENODATA;
-        if (got < 0 && errno != EINTR)
-            return -errno;
-        done += got > 0 ? (size_t)got : 0;
-    }
-    return 0;
-}
-
-static int write_all(int fd, const void *bytes, size_t size, uint64_t at)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t put = pwrite(fd, (const uint8_t *)bytes + done, size - done, (off_t)(at + done));
-        if (put < 0 && errno != EINTR)
-            return -errno;
-        done += put > 0 ? (size_t)put : 0;
-    }
-    return 0;
-}
-
 static int copy_bytes(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t bytes)
 {
     uint8_t chunk[CHUNK_BYTES];
@@ -64,9 +40,9 @@ static int copy_bytes(int from, uint64_t from_at, int to, uint64_t to_at, uint64
 
     for (uint64_t done = 0; done < bytes && !error;) {
         size_t size = bytes - done < sizeof chunk ? (size_t)(bytes - done) : sizeof chunk;
-        error = read_all(from, chunk, size, from_at + done);
+        error = file_read_at(from, chunk, size, from_at + done);
         if (!error)
-            error = write_all(to, chunk, size, to_at + done);
+            error = file_write_at(to, chunk, size, to_at + done);
         done += size;
     }
     return error;
@@ -90,8 +66,10 @@ int journal_write_copy(const struct journal_files *files, int to)
     _Alignas(8) uint8_t page[HEAD_BYTES], again[HEAD_BYTES];
     struct head head;
     uint64_t at = sizeof copy + sizeof page;
-    int error = read_all(files->head, page, sizeof page, 0);
+    int error = file_read_at(files->head, page, sizeof page, 0);
 
+    if (error)
+        return error;
     memcpy(&head, page, sizeof head);
     for (unsigned i = 0; i < COPY_FILES && !error; i++) {
         int fd = *get_file(files, i);
@@ -104,13 +82,13 @@ int journal_write_copy(const struct journal_files *files, int to)
         error = fits ? copy_bytes(fd, 0, to, at, copy.bytes[i]) : -EPROTO;
         at += copy.bytes[i];
     }
-    int read_again = read_all(files->head, again, sizeof again, 0);
+    int read_again = file_read_at(files->head, again, sizeof again, 0);
     const struct head *now = (const struct head *)again;
     if (!read_again && (now->base != head.base || now->writing != head.writing))
         return -EAGAIN;
     if (!error)
-        error = write_all(to, &copy, sizeof copy, 0);
-    return error ? error : write_all(to, page, sizeof page, sizeof copy);
+        error = file_write_at(to, &copy, sizeof copy, 0);
+    return error ? error : file_write_at(to, page, sizeof page, sizeof copy);
 }
 
 /* ---- of a copy ------------------------------------------------------------------------------- */
@@ -160,7 +138,7 @@ int journal_read_copy(int from, struct journal_files *files, struct failure *fai
         return failure_set(failure, -errno, "cannot look at it: %s", strerror(errno));
     if (!S_ISREG(stat.st_mode) || (uint64_t)stat.st_size < sizeof copy + HEAD_BYTES)
         return failure_set(failure, -EPROTO, "not a copy of a journal");
-    int error = read_all(from, &copy, sizeof copy, 0);
+    int error = file_read_at(from, &copy, sizeof copy, 0);
     if (error)
         return failure_set(failure, error, "cannot read it: %s", strerror(-error));
     error = check_copy(&copy, (uint64_t)stat.st_size, failure);
