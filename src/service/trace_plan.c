@@ -37,12 +37,15 @@ static const char *get_reason(service_planner *planner)
 
 void trace_deed(struct service *s, service_planner *planner, const struct deed *deed, bool comes)
 {
+    bool seeks_room = deed->type == DEED_MAKE_ROOM || deed->type == DEED_COVER_SHORTFALL;
     char name[NAME_MAX + 1];
 
     log_trace(service_works_for(s),
               "plan %s store=%" PRIu64 " '%s' bytes=%" PRIu64 " move=%" PRIu64
-              " tier=%d because %s; %s",
+              " tier=%d because %s%s",
               deed_names[deed->type], deed->store, trace_store_name(s, deed->store, name),
               deed->bytes, deed->move, (int)deed->place, get_reason(planner),
-              comes ? "room comes" : "frees no memory");
+              !seeks_room ? ""
+              : comes     ? "; room comes"
+                          : "; frees no memory");
 }
