@@ -56,8 +56,8 @@ static inline bool log_is_debug(void)
         atomic_load_explicit(&log_level_now, memory_order_relaxed) >= LOG_LEVEL_DEBUG, 0);
 }
 
-/* Returns the microseconds of a clock that only goes forward if the trace is on, else 0. */
-uint64_t log_read_clock_us(void);
+uint64_t log_read_clock_us(void); /* of a clock that only goes forward */
+/* Returns the time for log_trace to measure from, or 0 if the trace is off. */
 static inline uint64_t log_begin_trace(void)
 {
     return log_is_debug() ? log_read_clock_us() : 0;
