@@ -25,8 +25,7 @@
 
 struct showing {
     FILE *to;
-    struct failure *failure;
-    uint64_t entries, records;
+    uint64_t records;
 };
 
 static void format_stamp(uint64_t wall_ms, char stamp[STAMP_BYTES])
@@ -116,13 +115,12 @@ static int show_entry(void *context, const struct journal_entry *entry)
         journal_show_line(showing->to, "entry of type %" PRIu32 ", %zu bytes", entry->type,
                           entry->size);
     }
-    showing->entries++;
     return 0;
 }
 
 int journal_show(const struct journal *journal, FILE *to, struct failure *failure)
 {
-    struct showing showing = {.to = to, .failure = failure};
+    struct showing showing = {.to = to};
     size_t size = 0;
     const void *snapshot = journal_get_snapshot(journal, &size);
 
@@ -133,8 +131,7 @@ int journal_show(const struct journal *journal, FILE *to, struct failure *failur
     return journal_read(journal, show_entry, &showing, failure);
 }
 
-/* ---- copies ---------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* A snapshot that begins or ends meanwhile spoils the copy: another one is made. */
 static int copy_of_process(pid_t pid, int to, struct failure *failure)
