@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs log - how much the daemon of a mount logs, told or changed while it runs */
+#include "base/log.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/daemon_explain.h"
@@ -9,7 +10,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char usage[] =
     "Usage: gmsfs log MOUNT [LEVEL]\n"
@@ -23,11 +23,6 @@ static const char ending[] = "For root and the user that mounted it.\n"
                              "\n"
                              "Exit status: 0 done; 1 failure; 2 usage; 4 done, but that could "
                              "not be reported.\n";
-
-/* In the order of the ABI, which counts from 1. */
-static const char *const levels[] = {"error", "warning", "info", "debug"};
-
-#define LEVELS (sizeof(levels) / sizeof(levels[0]))
 
 static int log_explain(const char *path, int error)
 {
@@ -44,7 +39,7 @@ static int log_explain(const char *path, int error)
     return CLI_FAILURE;
 }
 
-/* Asks for the level, 0: only to be told. */
+/* Sets a level of the ABI, which counts from 1, if it is not 0; prints the level in force. */
 static int log_ask(const char *path, uint32_t batch)
 {
     uint64_t level = 0;
@@ -52,11 +47,11 @@ static int log_ask(const char *path, uint32_t batch)
 
     if (error)
         return log_explain(path, error);
-    if (level < 1 || level > LEVELS)
+    if (level < 1 || level > LOG_LEVEL_DEBUG + 1)
         return daemon_explain(path, -EPROTO);
     if (batch > 0)
         output_set_done();
-    ui_line(stdout, "%s", levels[level - 1]);
+    ui_line(stdout, "%s", log_level_name((enum log_level)(level - 1)));
     return CLI_OK;
 }
 
@@ -71,10 +66,10 @@ static int log_run(int argc, char **argv)
         return status;
     if (optind + 1 < argc) {
         const char *wanted = argv[optind + 1];
-        while (batch < LEVELS && strcmp(levels[batch], wanted) != 0)
-            batch++;
-        if (batch++ == LEVELS)
+        enum log_level parsed;
+        if (log_parse_level(wanted, &parsed) != 0)
             return cli_usage_error("unknown level '%s'; use error, warning, info or debug", wanted);
+        batch = (uint32_t)parsed + 1;
     }
     status = mounts_open_at(argv[optind], &mounts, &mount);
     if (status != CLI_OK)
