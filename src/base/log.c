@@ -165,6 +165,7 @@ __attribute__((format(printf, 3, 0))) static void trace(bool is_step, uint64_t r
                                                         const char *format, va_list arguments)
 {
     char name[LOG_REQUEST_BYTES] = "-", text[LOG_LINE_BYTES];
+    int saved = errno;
     if (!log_is_debug())
         return;
     bool may = may_trace(is_step);
@@ -175,24 +176,21 @@ __attribute__((format(printf, 3, 0))) static void trace(bool is_step, uint64_t r
     }
     if (!may || !write_at_once(is_step, "[%s] %s", name, text))
         atomic_fetch_add(&lines_left_out, 1);
+    errno = saved;
 }
 
 void log_trace(uint64_t request, const char *format, ...)
 {
-    int saved = errno;
     va_list arguments;
     va_start(arguments, format);
     trace(true, request, format, arguments);
     va_end(arguments);
-    errno = saved;
 }
 
 void log_trace_request(uint64_t request, const char *format, ...)
 {
-    int saved = errno;
     va_list arguments;
     va_start(arguments, format);
     trace(false, request, format, arguments);
     va_end(arguments);
-    errno = saved;
 }

@@ -80,8 +80,10 @@ void fs_trace_request(const struct fs *fs, const void *request, size_t size)
 
 void fs_trace_answer(const struct iovec *parts, int count, size_t bytes)
 {
+    if (count < 1 || parts[0].iov_len < sizeof(struct fuse_out_header))
+        return;
     const struct fuse_out_header *head = parts[0].iov_base;
-    if (count < 1 || parts[0].iov_len < sizeof *head || head->unique == 0)
+    if (head->unique == 0)
         return;
     log_trace_request(head->unique & ~FS_RESENT_BIT, "answer %s, %zu bytes",
                       head->error ? strerrorname_np(-head->error) : "ok", bytes);
