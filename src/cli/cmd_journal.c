@@ -14,7 +14,7 @@
 static const char usage[] =
     "Usage: gmsfs journal [--replay] MOUNT|FILE\n"
     "\n"
-    "Prints the journal of a mount, by which a next worker goes on where the last one ended: the\n"
+    "Prints the journal of a mount, from which the next worker restores the state: the\n"
     "state that it begins with, then every record and answer since. FILE is a copy that the "
     "daemon\n"
     "kept when a mount ended by a failure (mount option keep_journal=DIR).\n";
