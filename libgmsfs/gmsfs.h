@@ -253,7 +253,7 @@ GMSFS_API int gmsfs_reopen(gmsfs_t *handle);
 
 /*
  * On a GPU the library uses the CUDA driver of the process (libcuda.so.1, opened when memory is
- * first mapped; never for host memory), on the device with the mount's uuid, whichever ordinal it
+ * first mapped; never for host memory), on the device with the mount's uuid, under any ordinal it
  * has. If the calling thread has a context of that device current, calls run in it; else in the
  * device's primary context, which the handle then retains until gmsfs_close. Between calls a
  * program may destroy its contexts, or reset the primary one: mappings do not belong to a context,

@@ -10,7 +10,7 @@ static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 static int thread_error;
 
-/* Looks through all pools, as the one that the thread entered may have been closed since. */
+/* Looks through all pools: the thread's pool may have been closed since the thread entered it. */
 static void thread_end(void *value)
 {
     (void)value;

@@ -405,7 +405,7 @@ int gfs_create_trim(struct gmsfs_store *handle);
 /* ---- mapping.c ---------------------------------------------------------------------------- */
 
 struct gmsfs_mapping gfs_mapping_describe(const struct gfs_mapping *mapping);
-/* Brings the ranks of this epoch's mappings up to date, for a writer, whose allocations change;
+/* Brings the ranks of this epoch's mappings up to date, for a writer, which changes allocations;
  * needed to wake up after slots have changed. */
 int gfs_mapping_learn_ranks(struct gmsfs_store *handle);
 /* Looks up the unknown tags of this epoch's mappings; for a writer their ranks too. */

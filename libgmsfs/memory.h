@@ -154,7 +154,7 @@ void gfs_memory_release(struct gfs_memory *memory, uintptr_t base, uint64_t size
  * access before it is touched. */
 int gfs_memory_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                    enum gmsfs_access access, int fd);
-/* Finds the devices that may access new mappings: the store's own, and those that the program
+/* Finds the devices that may access new mappings: the store's own, and the devices that the program
  * named. The set, in a form of the kind's own, is for settle, and later for protect: the program
  * may have named other devices by then, and a device that protect leaves out would keep its rights.
  */

@@ -24,8 +24,8 @@ size_t clean_decode(const unsigned char *at, size_t left, uint32_t *character)
     return length;
 }
 
-/* True for characters that a terminal obeys (C0 and C1), and for those that change the direction of
- * text: marks, embeddings and isolates, and the ends of lines and paragraphs. */
+/* True for characters that a terminal obeys (C0 and C1), and for characters that change the
+ * direction of text: marks, embeddings and isolates, and the ends of lines and paragraphs. */
 static bool is_harmful(uint32_t character)
 {
     static const struct {

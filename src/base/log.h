@@ -38,7 +38,7 @@ void log_write(enum log_level level, const char *format, ...) __attribute__((for
 #define log_info(...)    log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)   log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* ---- the trace: what the daemon does, step by step, at level debug ------------------------------
+/* ---- the trace: the steps of the daemon, at level debug ---------------------------------------
  */
 
 /* Lines of the trace that are written in a second. Further lines are counted and left out, and so

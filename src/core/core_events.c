@@ -68,7 +68,7 @@ static struct core_event *new_event(struct apply *apply, enum core_event_type ty
 {
     struct core *core = apply->core;
     const struct layout *layout = store ? core_get_layout(core, store) : core->empty;
-    /* the last event is complete by now, and may be the one that this replaces */
+    /* the last event is complete by now, and this one may replace it */
     core_measure_events(core);
     uint64_t seq = core->next_event++;
     struct core_event *event = &core->events[seq % core->options.limits.events];

@@ -29,7 +29,7 @@ struct kept {
 struct gms {
     struct gms_setup setup;
     struct rpc *rpc;
-    struct idvec kept;    /* those that the keeper holds; only the loop's thread uses it */
+    struct idvec kept;    /* descriptors that the keeper holds; only the loop's thread uses it */
     struct kept *to_drop; /* tried again at the tick */
     bool ending;
 };

@@ -131,7 +131,7 @@ static bool is_due(const struct keeper_suspect *one)
             clock_now_ms() - one->first_ms >= most->killed_ms);
 }
 
-/* Of several, prefers the one that came last: an innocent request that takes long had come before
+/* Of several requests, prefers the last: an innocent request that takes long had come before
  * the first death. Of those that came between the same two deaths only the kernel's numbers, which
  * grow, tell which one is later. */
 static bool is_likelier(const struct keeper_suspect *one, const struct keeper_suspect *other)

@@ -17,7 +17,7 @@ struct relay {
     int fd;          /* poll this for reading; -1 in the foreground */
     int terminal_fd; /* -1 if messages go to syslog */
     int trace_fd;    /* socket to syslog for lines of level debug; -1 until there is one */
-    unsigned lost;   /* of these lines, those that syslog did not take */
+    unsigned lost;   /* number of these lines that syslog did not take */
     char line[1100];
     size_t bytes;
 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fds_admin - requests of administrators on `.fds` with an answer at once: trust, log level
- */
+/* fds_admin - requests of administrators on `.fds` with an answer at once: trust, log level */
 #include "base/log.h"
 #include "fs/fds_connection.h"
 #include "gmsfs_abi.h"

@@ -40,8 +40,8 @@ struct fs_connections {
 };
 
 struct service_peer fds_peer_of(const struct connection *connection);
-/* Finds the process that sent the request, which gets the descriptors: it is not the one that
- * connected if that has forked since. pid 0: it cannot be seen. */
+/* Finds the process that sent the request, which gets the descriptors: another process than the
+ * one behind connect(2) if that one has forked since. pid 0: it cannot be seen. */
 int fds_find_sender(struct connection *connection, int pid, struct core_process *process);
 /* Returns true for root and the mount's owner, who control the daemon anyway. */
 bool fds_is_trusted(const struct connection *connection);

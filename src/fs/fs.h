@@ -225,7 +225,7 @@ struct fs_options {
     const char *mountpoint; /* for messages */
     bool allow_other;
     bool debug;           /* libfuse's debug output */
-    uint32_t owner_uid;   /* of the top of the tree: the user who mounted */
+    uint32_t owner_uid;   /* of the top of the tree: the mounting user */
     uint64_t wait_max_ms; /* the kernel's bound on unanswered requests; UINT64_MAX: none */
     const char *version;  /* of gmsfs, for `device` */
     int64_t keeper_pid;   /* for `device` too */

@@ -43,8 +43,8 @@ void fs_shown_drop(struct fs *fs, struct fs_handle *handle);
 
 /* shown_kept.c: a text whose reading continues after a worker's death is the same text. */
 struct fs_kept_position;
-/* Keeps what the next worker has to know, because `end` bytes are about to have been read: size and
- * print in memory that outlives this worker, and a note of the bytes if the text is read in
+/* Keeps the facts that the next worker needs, because `end` bytes are about to have been read: size
+ * and print in memory that outlives this worker, and a note of the bytes if the text is read in
  * parts. */
 void fs_shown_keep(struct fs *fs, struct fs_handle *handle, size_t end);
 void fs_shown_restore(struct fs *fs, struct fs_handle *handle, const struct fs_kept_position *from);

@@ -67,7 +67,7 @@ bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file);
 /* Keeps the text, whose size the opener is told now, for its first read. Frees it if its user may
  * have no more: then that read makes it anew. */
 void fs_keep_told_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes);
-/* Returns true if the file's text is the one whose size its opener was told, and a read would still
+/* Returns true if the file's text has the size that its opener was told, and a read would still
  * show the same. */
 bool fs_is_told_text_true(const struct fs *fs, const struct fs_handle *handle);
 /* Returns the file that this thread of this user opened last, if it has read nothing of it. NULL:

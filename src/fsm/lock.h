@@ -135,8 +135,8 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
  * committed. -ENOENT if unknown, -EINVAL if not a writer with RW */
 int lock_seal(struct lock *lock, uint64_t session_id);
 
-/* Set what the store has: never both. Asserts that, and that no session has RW_DATA when the sealed
- * layout goes. */
+/* Set the contents of the store: never both. Asserts that, and that no session has RW_DATA when the
+ * sealed layout goes. */
 void lock_set_committed(struct lock *lock, bool committed);
 void lock_set_sealed(struct lock *lock, bool sealed);
 /* Opening the lock again restarts the patience, as a release does. */
@@ -163,7 +163,7 @@ int lock_set_sleep(struct lock *lock, uint64_t waiter_id, enum lock_sleep sleep)
 /* True if the sessions alone would allow a grant to this waiter (active or `looking`), were it
  * awake. */
 bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id);
-/* Returns the mode that a wish means for what the store has now. */
+/* Returns the mode that a wish means for the present contents of the store. */
 enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish);
 
 /* Restore a lock from bytes that may be damaged: first committed and sealed, then its sessions,

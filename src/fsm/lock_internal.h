@@ -12,7 +12,7 @@
 #define MODE_BIT(mode) (1u << (mode))
 #define WRITERS        (MODE_BIT(LOCK_MODE_RW) | MODE_BIT(LOCK_MODE_RW_DATA))
 
-/* What a store has, as its lock sees it. */
+/* The contents of a store, as its lock sees them. */
 enum content {
     CONTENT_NONE,
     CONTENT_SEALED,

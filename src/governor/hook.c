@@ -69,7 +69,7 @@ static size_t get_room(const struct hook *hook)
     return most - (hook->bytes < most ? hook->bytes : most);
 }
 
-/* Reads the available output, and drops what exceeds the room. */
+/* Reads the available output, and drops the output beyond the room. */
 static void gather(struct hook *hook)
 {
     char piece[PIECE_BYTES], *grown;

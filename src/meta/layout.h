@@ -134,7 +134,7 @@ int layout_set_times(struct layout *layout, uint64_t slot, const struct layout_t
 struct layout_times layout_get_times(const struct layout *layout); /* of the directory */
 bool layout_has_times(const struct layout_times *times);
 /* Gives every allocation the memory of its rank; sizes stay. NULL: removes all memory, and the
- * sizes tell what the bytes would need. Does not count as a change. */
+ * sizes tell the memory that the bytes would need. Does not count as a change. */
 void layout_replace_memories(struct layout *layout, const uint64_t *memories);
 void layout_clear(struct layout *layout); /* removes everything; next_slot stays */
 

@@ -25,7 +25,7 @@
 /* Smaller reads go through the cache, where the kernel reads ahead: many small tensors may lie side
  * by side. */
 #define DIRECT_LEAST_BYTES ((size_t)64 << 10)
-/* This many reads in flight saturate a disk, whatever the number of CPUs. */
+/* This many reads in flight saturate a disk, with any number of CPUs. */
 #define DIRECT_THREADS 8u
 
 enum direct_use {

@@ -49,7 +49,7 @@ struct sink_stream {
 /*
  * Gives a file its size, and its blocks if that is quick, so that a full disk is found before
  * anything is copied: -ENOSPC. On a tmpfs allocating is half of the work: if several threads will
- * do it, this only compares with the free space, and adds to *promised_bytes what all files need.
+ * do it, this only compares with the free space, and adds the need of all files to *promised_bytes.
  * -EINTR: a signal; call again, unless the signal ends the command.
  */
 int sink_reserve(int fd, uint64_t size_bytes, const struct sink_way *way, uint64_t *promised_bytes);

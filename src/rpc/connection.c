@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One request at a time: the next frame is served when the answer to the last one is sent. Requests
- * that a client sends ahead wait in its socket, except those that fit into a small buffer; a client
- * that does not read only harms itself.
+ * that a client sends ahead wait in its socket, except for frames that fit into a small buffer; a
+ * client that does not read only harms itself.
  */
 #include "base/clock.h"
 #include "base/container.h"

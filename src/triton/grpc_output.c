@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a gRPC connection sends, and the event it waits for then. */
+/* The output of a gRPC connection, and the event it waits for then. */
 #include "triton/grpc_internal.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 
 #define CUDA_PCI_ID_BYTES 16
 
-/* The device to find among those that the driver shows. */
+/* The device to find among the driver's devices. */
 struct cuda_choice {
     char pci_id[CUDA_PCI_ID_BYTES]; /* "": the first */
 };

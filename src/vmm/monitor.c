@@ -270,7 +270,7 @@ void monitor_free(struct monitor *monitor)
     pthread_t thread = monitor->thread;
     pthread_mutex_unlock(&monitor->mutex);
     if (!is_last) {
-        pthread_detach(thread); /* the library hangs; the thread frees what it uses */
+        pthread_detach(thread); /* the library hangs; the thread frees its own memory */
         return;
     }
     pthread_join(thread, NULL);

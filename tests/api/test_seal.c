@@ -110,7 +110,7 @@ TAP_TEST(the_next_writer_adopts_the_layout_and_its_bytes)
     gmsfs_t *store = seal_two(kv);
     size_t count = 0;
 
-    gmsfs_close(store); /* the process that has the memory is also the one that continues */
+    gmsfs_close(store); /* the process that has the memory also continues */
     store = adopt();
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW_DATA);
     check_int(gmsfs_read_layout(store, &layout), 0);

@@ -3,7 +3,7 @@
  * wrap - the functions that the linker puts in the place of the calls of points.h (--wrap)
  *
  * Each asks first whether it has to fail, and then makes the call itself. Heap blocks are noted, so
- * that a test finds those that were not freed.
+ * that a test finds leaks.
  */
 #include "base/idvec.h"
 #include "daemon/helpers.h"

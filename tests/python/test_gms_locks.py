@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GMS V0: the lock requests that are granted in each state, those that wait, their time limits and errors."""
+"""GMS V0: the lock requests that are granted and that wait in each state, their time limits and errors."""
 
 import threading
 import time

@@ -3,7 +3,7 @@
  * random_many - operations of a client of random_ops on several stores at once: groups, drains
  *
  * Included by random_ops.c alone, of which it is a part. Each store's part is noted in its own log.
- * All stores that one commit of a group has filled have one content, on whichever mounts they are.
+ * All stores that one commit of a group has filled have one content, on all mounts.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_MANY_H
 #define GMSFS_TESTS_TOOLS_RANDOM_MANY_H

@@ -115,7 +115,7 @@ static inline ssize_t tool_read_text(const char *path, char *text, size_t size)
     return n < 0 ? n : (ssize_t)got;
 }
 
-/* Counts a process's descriptors; with `target`, only those whose link contains it. */
+/* Counts a process's descriptors; with `target`, only descriptors with it in their link. */
 static inline int tool_count_fds(pid_t pid, const char *target)
 {
     struct tool_path dir = tool_path("/proc/%d/fd", (int)pid);

@@ -290,7 +290,7 @@ static bool loss_takes_the_device_only(const struct step *step, unsigned i)
     return before->writer != 0 || !(beside || has_spare) || now->committed;
 }
 
-/* The memories are exactly those that the core refers to. */
+/* The memories are exactly the core's. */
 static bool memory_is_accounted(const struct step *step, unsigned i)
 {
     size_t referred = 0;
