@@ -56,7 +56,7 @@ MAN        := $(sort $(wildcard man/*.[1-8]))
 UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
 PYTHON_SRC := $(sort $(wildcard python/gmsfs/*.py)) python/gmsfs/py.typed
 VLLM_SRC   := $(sort $(wildcard python/gmsfs/vllm/*.py))
-HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h libgmsfs/gmsfs_graph.h libgmsfs/gmsfs_region.h libgmsfs/gmsfs.hpp
+HEADERS    := $(addprefix libgmsfs/, gmsfs.h gmsfs_memory.h gmsfs_abi.h gmsfs_graph.h gmsfs_region.h gmsfs.hpp)
 
 # The one file with main(); everything else of src/ is what unit programs link.
 MAIN_SRC := src/cli/main.c

@@ -10,7 +10,7 @@
 
 load helpers
 
-HEADERS=("$ROOT"/libgmsfs/gmsfs.h "$ROOT"/libgmsfs/gmsfs_graph.h "$ROOT"/libgmsfs/gmsfs_region.h)
+HEADERS=("$ROOT"/libgmsfs/gmsfs{,_memory,_graph,_region}.h)
 
 # A line for each, as nm has them: "gmsfs_open@@GMSFS_0.1".
 exported_symbols() {

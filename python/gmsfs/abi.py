@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gmsfs.h, gmsfs_graph.h and gmsfs_region.h in ctypes: constants, structures and prototypes.
+"""gmsfs.h, gmsfs_memory.h, gmsfs_graph.h and gmsfs_region.h in ctypes: constants, structures and prototypes.
 
 tests/python/test_abi.py holds sizes and offsets against the header.
 """

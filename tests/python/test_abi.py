@@ -108,7 +108,7 @@ class Abi(unittest.TestCase):
 
     def test_prototypes_have_the_parameters_of_the_header(self):
         header = ""
-        for name in ("gmsfs.h", "gmsfs_graph.h", "gmsfs_region.h"):
+        for name in ("gmsfs.h", "gmsfs_memory.h", "gmsfs_graph.h", "gmsfs_region.h"):
             with open(os.path.join(HEADERS, name), encoding="utf-8") as file:
                 header += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
         declared = {
