@@ -211,7 +211,8 @@ ask_until_refused() {
         assert_match "$output" '(ECONNRESET|EPIPE)$' "answer $i"
     done
     : >"$T/deaths"
-    grep -q " workers in a row ended while they served one user on .fds, $TEST_UID; refused there" "$LOG"
+    # the client sees the end of the worker before the keeper does
+    wait_until_any 10 grep -q " workers in a row ended while they served one user on .fds, $TEST_UID; refused there" "$LOG"
     for i in 'region-list self 0 a' 'request 00112233445566778899aabbccddeeff 8 receive'; do
         # shellcheck disable=SC2086 # a list
         run as_user timeout 20 "$GMSCTL" connect "$M" $i
