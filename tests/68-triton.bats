@@ -429,21 +429,34 @@ references_are() { # NAME COUNT
     stop_triton
 }
 
+# infer_by REGION: an inference by a region that has 128 bytes, in the background.
+infer_by() {
+    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
+        "shared_memory_region":"'"$1"'","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
+        "datatype":"INT32","parameters":{"shared_memory_region":"'"$1"'","shared_memory_byte_size":64}}]}' \
+        "http://$HTTP/v2/models/simple/infer"
+}
+
+# A front end whose inferences do not end while $GMSFS_TRITON_GATE exists.
+hold_inferences() {
+    export GMSFS_TRITON_GATE=$T/gate
+    touch "$GMSFS_TRITON_GATE"
+    start_triton --test-delay 0.1
+}
+
 @test "a mount that hangs holds up only requests that need it" {
     python_with ctypes
     start_mount
-    start_triton --test-delay 1
+    hold_inferences
     head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
     local url=http://$HTTP/v2/systemsharedmemory worker
     worker=$(worker_of "$KEEPER")
     curl -s -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}" "$url/region/r/register"
-    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
-        "shared_memory_region":"r","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
-        "datatype":"INT32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":64}}]}' \
-        "http://$HTTP/v2/models/simple/infer"
+    infer_by r
     local inference=$SPAWNED
     wait_until 5 references_are r 1
     kill -STOP "$worker"
+    rm "$GMSFS_TRITON_GATE"
     spawn curl -s -w '%{http_code}' "$url/status"
     local status_of_all=$SPAWNED
     for _ in {1..20}; do # also while that inference wants to let its region go
@@ -482,18 +495,10 @@ references_are() { # NAME COUNT
     assert_match "$output" "No such file .*'gmsfs status' lists"
 }
 
-# inference REGION: by a region that has 128 bytes, in the background.
-infer_by() {
-    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
-        "shared_memory_region":"'"$1"'","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
-        "datatype":"INT32","parameters":{"shared_memory_region":"'"$1"'","shared_memory_byte_size":64}}]}' \
-        "http://$HTTP/v2/models/simple/infer"
-}
-
 @test "a front end goes on with a mount whose worker was replaced: regions, references and inferences stay" {
     python_with ctypes
     start_mount
-    start_triton --test-delay 1
+    hold_inferences
     head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
     local url=http://$HTTP/v2/systemsharedmemory body="{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}" i
     curl -s -d "$body" "$url/region/first/register"
@@ -504,6 +509,7 @@ infer_by() {
         wait_until_any 10 resumed_times "$i"
     done
     references_are first 1
+    rm "$GMSFS_TRITON_GATE"
     wait_exit "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" '"model_name":"simple"'
     wait_until 5 references_are first 0
