@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocations of a layout, and layouts as a whole. */
+/* Allocations of a layout, and layouts as a whole. test_layout_random.c holds their lookups, ranks
+ * and removals against a model. */
 #include "layout_fixture.h"
 
 #define MIB (1ull << 20)
@@ -21,53 +22,6 @@ TAP_TEST(a_new_layout_is_empty)
     check(layout_find_entry_serial(layout, 0) == NULL);
     layout_free(layout);
     layout_free(NULL);
-}
-
-TAP_TEST(allocations_are_found_by_slot_serial_name_and_rank)
-{
-    struct layout *layout = layout_with(0);
-    const struct layout_allocation *allocation;
-    size_t rank = 99;
-
-    check_int(add(layout, 10, "zebra"), 0);
-    check_int(add(layout, 20, "ape"), 1);
-    check_int(add(layout, 35, "lion"), 2);
-    allocation = layout_find_slot(layout, 1, &rank);
-    require(allocation != NULL);
-    check_str(allocation->name, "ape");
-    check_str(allocation->tag, "tag");
-    check_int(allocation->memory, LAYOUT_NO_MEMORY);
-    check_int(rank, 1);
-    check(layout_find_serial(layout, 20) == allocation);
-    check(layout_find_name(layout, "ape") == allocation);
-    check(layout_at_rank(layout, 1) == allocation);
-    check(layout_find_serial(layout, 21) == NULL);
-    check(layout_find_name(layout, "ap") == NULL);
-    check(layout_find_slot(layout, 3, NULL) == NULL);
-    layout_free(layout);
-}
-
-TAP_TEST(rank_has_no_gaps_where_slots_have)
-{
-    struct layout *layout = layout_with(10);
-    size_t rank;
-
-    check_int(layout_remove(layout, 0, NULL), 0);
-    check_int(layout_remove(layout, 4, NULL), 0);
-    check_int(layout_remove(layout, 9, NULL), 0);
-    check_int(layout_remove(layout, 4, NULL), -ENOENT);
-    check_int(layout_count_allocations(layout), 7);
-    check(layout_find_slot(layout, 0, NULL) == NULL);
-    check(layout_find_slot(layout, 4, NULL) == NULL);
-    check(layout_find_slot(layout, 9, NULL) == NULL);
-    for (size_t i = 0; i < 7; i++) {
-        uint64_t slot = layout_at_rank(layout, i)->slot;
-        check_int(slot, i < 3 ? i + 1 : i + 2);
-        check(layout_find_slot(layout, slot, &rank) != NULL && rank == i);
-        check(layout_find_serial(layout, 100 + slot) == layout_at_rank(layout, i));
-    }
-    check_int(add(layout, 200, NULL), 10);
-    layout_free(layout);
 }
 
 TAP_TEST(automatic_names_follow_the_slot_and_skip_taken_ones)
@@ -135,6 +89,9 @@ TAP_TEST(rename_keeps_everything_but_the_name)
     check_str(renamed->tag, "tag");
     check(layout_find_name(layout, "a000000") != NULL);
     check(layout_find_name(layout, "a000002") != NULL);
+    check(layout_find_name(layout, "a00000") == NULL);
+    check(layout_find_serial(layout, 99) == NULL);
+    check(layout_find_serial(layout, 104) == NULL);
     check_int(layout_rename(layout, 1, "zlast"), 0);
     check(layout_find_name(layout, "zlast") == layout_at_rank(layout, 1));
     layout_free(layout);
@@ -148,6 +105,7 @@ TAP_TEST(rename_to_a_taken_bad_or_its_own_name)
     check_int(layout_rename(layout, 0, "a000000"), 0);
     check_int(layout_rename(layout, 0, "."), -EINVAL);
     check_int(layout_rename(layout, 9, "x"), -ENOENT);
+    check_int(layout_remove(layout, 9, NULL), -ENOENT);
     check_str(layout_at_rank(layout, 0)->name, "a000000");
     layout_free(layout);
 }
