@@ -206,4 +206,15 @@ __attribute__((unused)) static bool one_in(uint64_t times)
     return below(times) == 0;
 }
 
+/* A device that batch and other, which both serve, nearly fill; code is on the host. */
+__attribute__((unused)) static void make_full(void)
+{
+    world_begin(80);
+    world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
+    world_add_model("batch", POOL_CLASS_BATCH, 40, ALL_BUT_DISK);
+    world_add_model("other", POOL_CLASS_CRITICAL, 30, ALL_BUT_DISK);
+    serves("batch");
+    serves("other");
+}
+
 #endif

@@ -1,81 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the governor's deeds in one situation each: which models come, and which stores leave for
- * them. Idle models and pools are in test_governor_idle and _budgets. */
+ * them. Idle models and pools are in test_governor_idle and _budgets; the stores and models that
+ * must be left alone (pinned, held, moved a moment ago, ...) are the laws of test_governor_laws. */
 #include "governor_fixture.h"
-
-/* A device that batch and other, which both serve, nearly fill; code is on the host. */
-static void make_full(void)
-{
-    world_begin(80);
-    world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
-    world_add_model("batch", POOL_CLASS_BATCH, 40, ALL_BUT_DISK);
-    world_add_model("other", POOL_CLASS_CRITICAL, 30, ALL_BUT_DISK);
-    serves("batch");
-    serves("other");
-}
-
-/* ---- stores that are left alone -------------------------------------------------------------- */
-
-TAP_TEST(without_demand_nothing_is_done)
-{
-    make_full();
-    check_str(decide(), "");
-}
-
-TAP_TEST(a_model_whose_metrics_are_unknown_is_not_brought)
-{
-    make_full();
-    wants("code", 12);
-    demand_of("code")->is_known = false;
-    check_str(decide(), "");
-}
-
-TAP_TEST(a_model_whose_metrics_are_unknown_is_no_victim)
-{
-    make_full();
-    wants("code", 12);
-    demand_of("batch")->is_known = false;
-    check_str(decide(), "");
-    check_int(deeds[0].kind, GOVERNOR_REPORT);
-}
-
-TAP_TEST(a_store_that_moved_less_than_a_cooldown_ago_is_no_victim)
-{
-    make_full();
-    wants("code", 12);
-    store_named("batch")->moved_ms = NOW - 29999;
-    check_str(decide(), "");
-    store_named("batch")->moved_ms = NOW - 30000;
-    check_str(decide(), "sleep batch, +drain batch>host, +promote code, +wake code");
-}
-
-TAP_TEST(a_store_that_left_less_than_a_cooldown_ago_does_not_come_back)
-{
-    make_full();
-    wants("code", 12);
-    store_named("code")->moved_ms = MOMENT_AGO;
-    check_str(decide(), "");
-}
-
-TAP_TEST(a_model_woken_less_than_a_cooldown_ago_is_no_victim)
-{
-    make_full();
-    wants("code", 12);
-    demand_of("batch")->done_ms = MOMENT_AGO;
-    check_str(decide(), "");
-}
-
-TAP_TEST(a_failure_is_not_repeated_for_a_cooldown)
-{
-    make_full();
-    wants("code", 12);
-    demand_of("code")->failed_ms = MOMENT_AGO;
-    check_str(decide(), "");
-    demand_of("code")->failed_ms = NOW - 30000;
-    check_str(decide(), "sleep batch, +drain batch>host, +promote code, +wake code");
-    demand_of("batch")->failed_ms = MOMENT_AGO;
-    check_str(decide(), "");
-}
 
 /* ---- stores with demand ---------------------------------------------------------------------- */
 
@@ -125,19 +52,6 @@ TAP_TEST(a_sleeper_whose_store_others_hold_is_woken)
     demand_of("other")->running = 0;
     check_str(decide(), "wake other");
     demand_of("other")->done_ms = MOMENT_AGO;
-    check_str(decide(), "");
-}
-
-TAP_TEST(a_model_is_not_woken_again_while_it_starts)
-{
-    make_full();
-    wants("other", 1);
-    demand_of("other")->running = 0;
-    demand_of("other")->woken_ms = NOW - 10 * GOVERNOR_WAKING_MS;
-    check_str(decide(), ""); /* a session holds its store */
-    store_named("other")->held = 0;
-    check_str(decide(), "wake other");
-    demand_of("other")->woken_ms = NOW - GOVERNOR_WAKING_MS + 1;
     check_str(decide(), "");
 }
 
@@ -328,20 +242,6 @@ TAP_TEST(of_models_in_use_one_leaves_a_round_and_the_room_is_kept)
               "sleep b, +drain b>host, +promote code, +wake code, promote small, +wake small");
 }
 
-TAP_TEST(a_second_one_in_use_does_not_leave_for_another_wanter)
-{
-    world_begin(80);
-    world_add_model("c1", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
-    world_add_model("c2", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
-    world_add_model("a", POOL_CLASS_BATCH, 40, ALL_BUT_DISK);
-    world_add_model("b", POOL_CLASS_BATCH, 40, ALL_BUT_DISK);
-    serves("a");
-    serves("b");
-    wants("c1", 1);
-    wants("c2", 1);
-    check_str(decide(), "sleep a, +drain a>host, +promote c1, +wake c1");
-}
-
 TAP_TEST(the_most_important_comes_first_then_the_longest_away)
 {
     world_begin(80);
@@ -354,37 +254,6 @@ TAP_TEST(the_most_important_comes_first_then_the_longest_away)
     check_str(decide(), "promote b, +wake b");
     store_named("c")->last_used_ms = LONG_AGO - 1;
     check_str(decide(), "promote c, +wake c");
-}
-
-TAP_TEST(a_store_that_may_not_leave_is_no_victim)
-{
-    make_full();
-    model_named("other")->class = POOL_CLASS_STANDARD;
-    wants("code", 12);
-    store_named("batch")->pinned = true;
-    check_str(decide(), "sleep other, +drain other>host, +promote code, +wake code");
-    struct governor_store *other = store_named("other");
-    other->moving = true;
-    check_str(decide(), "");
-    other->moving = false, other->suspect = true;
-    check_str(decide(), "");
-    other->suspect = false, other->draining = true;
-    check_str(decide(), "");
-    other->draining = false, other->committed = false;
-    check_str(decide(), "");
-}
-
-TAP_TEST(a_store_of_no_model_leaves_only_without_holder)
-{
-    world_begin(80);
-    world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
-    world_add_store("files", "default", 70, ALL_BUT_DISK)->held = 1;
-    wants("code", 1);
-    check_str(decide(), "");
-    store_named("files")->held = 0;
-    check_str(decide(), "demote files>host, +promote code, +wake code");
-    store_named("files")->waiting = 1;
-    check_str(decide(), "");
 }
 
 TAP_TEST(free_memory_is_kept_while_room_is_made)

@@ -3,17 +3,6 @@
  * prefetched. */
 #include "governor_fixture.h"
 
-/* A device that batch and other, which both serve, nearly fill; code is on the host. */
-static void make_full(void)
-{
-    world_begin(80);
-    world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
-    world_add_model("batch", POOL_CLASS_BATCH, 40, ALL_BUT_DISK);
-    world_add_model("other", POOL_CLASS_CRITICAL, 30, ALL_BUT_DISK);
-    serves("batch");
-    serves("other");
-}
-
 /* ---- the watermarks ----------------------------------------------------------------------- */
 
 static void make_idle(unsigned count)
@@ -26,12 +15,6 @@ static void make_idle(unsigned count)
         demand_of(names[i])->idle_since_ms = LONG_AGO + i;
         store_named(names[i])->last_used_ms = NOW;
     }
-}
-
-TAP_TEST(below_high_nothing_leaves)
-{
-    make_idle(9);
-    check_str(decide(), "");
 }
 
 TAP_TEST(above_high_the_idle_leave_by_last_use_down_to_low)
