@@ -120,21 +120,41 @@ TAP_TEST(this_machine_can_be_read)
     check(info.available_bytes < info.limit_bytes);
 }
 
+/* A group at this path, with a limit and a usage. */
+static void put_group(const char *at, const char *limit, uint64_t limit_bytes, const char *usage,
+                      uint64_t usage_bytes)
+{
+    char path[FAKE_PATH_BYTES];
+
+    snprintf(path, sizeof(path), "%s/%s", at, limit);
+    put_number(path, limit_bytes);
+    snprintf(path, sizeof(path), "%s/%s", at, usage);
+    put_number(path, usage_bytes);
+}
+
+static void put_v2(const char *at, uint64_t limit_bytes, uint64_t usage_bytes)
+{
+    put_group(at, "memory.max", limit_bytes, "memory.current", usage_bytes);
+}
+
+static void put_v1(const char *at, uint64_t limit_bytes, uint64_t usage_bytes)
+{
+    put_group(at, "memory.limit_in_bytes", limit_bytes, "memory.usage_in_bytes", usage_bytes);
+}
+
 /* ---- cgroup v2 ------------------------------------------------------------------------------- */
 
 TAP_TEST(v2_limit_minus_usage_minus_reserve_is_left)
 {
     machine(OTHER_MOUNTS V2_MOUNT, "0::/job\n");
-    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/job/memory.current", 3 * GIB);
+    put_v2("/sys/fs/cgroup/job", 8 * GIB, 3 * GIB);
     expect(8 * GIB, 5 * GIB - headroom_reserve(8 * GIB));
 }
 
 TAP_TEST(v2_file_cache_counts_as_free)
 {
     machine(V2_MOUNT, "0::/job\n");
-    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/job/memory.current", 7 * GIB);
+    put_v2("/sys/fs/cgroup/job", 8 * GIB, 7 * GIB);
     put("/sys/fs/cgroup/job/memory.stat", "anon 1\nfile 4294967296\nshmem 7\n"
                                           "inactive_anon 99\nactive_anon 99\n"
                                           "inactive_file 1073741824\nactive_file 2147483648\n");
@@ -144,8 +164,7 @@ TAP_TEST(v2_file_cache_counts_as_free)
 TAP_TEST(v2_cache_larger_than_usage_leaves_the_limit)
 {
     machine(V2_MOUNT, "0::/job\n");
-    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/job/memory.current", 1 * GIB);
+    put_v2("/sys/fs/cgroup/job", 8 * GIB, 1 * GIB);
     put("/sys/fs/cgroup/job/memory.stat", "inactive_file 3221225472\n");
     expect(8 * GIB, 8 * GIB - headroom_reserve(8 * GIB));
 }
@@ -171,62 +190,53 @@ TAP_TEST(v2_memory_high_is_a_limit_too)
 TAP_TEST(v2_the_tightest_group_above_us_decides)
 {
     machine(V2_MOUNT, "0::/a/b/c\n");
-    put_number("/sys/fs/cgroup/a/b/c/memory.max", 20 * GIB);
-    put_number("/sys/fs/cgroup/a/b/c/memory.current", 1 * GIB);
-    put_number("/sys/fs/cgroup/a/b/memory.max", 16 * GIB);
-    put_number("/sys/fs/cgroup/a/b/memory.current", 2 * GIB);
-    put_number("/sys/fs/cgroup/a/memory.max", 18 * GIB);
-    put_number("/sys/fs/cgroup/a/memory.current", 17 * GIB);
+    put_v2("/sys/fs/cgroup/a/b/c", 20 * GIB, 1 * GIB);
+    put_v2("/sys/fs/cgroup/a/b", 16 * GIB, 2 * GIB);
+    put_v2("/sys/fs/cgroup/a", 18 * GIB, 17 * GIB);
     expect(16 * GIB, 1 * GIB - headroom_reserve(18 * GIB));
 }
 
-TAP_TEST(v2_levels_without_files_are_passed_over)
+TAP_TEST(the_group_of_this_process_is_found)
 {
-    machine(V2_MOUNT, "0::/a/gone/away\n");
-    put_number("/sys/fs/cgroup/a/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/a/memory.current", 1 * GIB);
-    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
-}
+    static const struct {
+        const char *name, *mountinfo, *cgroup, *at;
+    } cases[] = {
+        {"levels without files are passed over", V2_MOUNT, "0::/a/gone/away\n", "/sys/fs/cgroup/a"},
+        {"the root of the namespace", V2_MOUNT, "0::/\n", "/sys/fs/cgroup"},
+        {"outside of the namespace: the top", V2_MOUNT, "0::/../other\n", "/sys/fs/cgroup"},
+        {"a name that begins with dots", V2_MOUNT, "0::/..job\n", "/sys/fs/cgroup/..job"},
+        {"a mount point with a space", "35 31 0:32 / /mnt/cg\\040dir rw - cgroup2 none rw\n",
+         "0::/job\n", "/mnt/cg dir/job"},
+        {"a name with colons", V2_MOUNT, "0::/system.slice:docker:abc\n",
+         "/sys/fs/cgroup/system.slice:docker:abc"},
+        {"malformed lines of cgroup", V2_MOUNT,
+         "\n:\n::\ngarbage\n0:\n0::relative\n1:cpu:/x\n0::/job", "/sys/fs/cgroup/job"},
+        {"malformed lines of mountinfo",
+         "\n - \n1 - x\n1 2 3 4 5 - \n1 2 3 / /x rw - cgroup2\n1 2 3 / /y rw - cgroup2 z\n"
+         "1 2 3 - cgroup2 a b\n" V2_MOUNT,
+         "0::/job\n", "/sys/fs/cgroup/job"},
+    };
 
-TAP_TEST(v2_namespace_root_is_asked)
-{
-    machine(V2_MOUNT, "0::/\n");
-    put_number("/sys/fs/cgroup/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/memory.current", 1 * GIB);
-    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
-}
-
-TAP_TEST(v2_group_outside_the_namespace_asks_the_top_only)
-{
-    machine(V2_MOUNT, "0::/../other\n");
-    put_number("/sys/fs/cgroup/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/memory.current", 1 * GIB);
-    put_number("/sys/fs/other/memory.max", 1 * GIB);
-    put_number("/sys/fs/other/memory.current", 0);
-    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
-}
-
-TAP_TEST(v2_group_whose_name_begins_with_dots_is_found)
-{
-    machine(V2_MOUNT, "0::/..job\n");
-    put_number("/sys/fs/cgroup/..job/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/..job/memory.current", 1 * GIB);
-    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        printf("# %s\n", cases[i].name);
+        machine(cases[i].mountinfo, cases[i].cgroup);
+        put_v2("/sys/fs/other", 1 * GIB, 0);
+        put_v2(cases[i].at, 8 * GIB, 1 * GIB);
+        expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+    }
 }
 
 TAP_TEST(a_usage_above_the_limit_leaves_nothing)
 {
     machine(V2_MOUNT, "0::/job\n");
-    put_number("/sys/fs/cgroup/job/memory.max", 1 * GIB);
-    put_number("/sys/fs/cgroup/job/memory.current", 2 * GIB);
+    put_v2("/sys/fs/cgroup/job", 1 * GIB, 2 * GIB);
     expect(1 * GIB, 0);
 }
 
 TAP_TEST(a_limit_of_zero_leaves_nothing)
 {
     machine(V2_MOUNT, "0::/job\n");
-    put_number("/sys/fs/cgroup/job/memory.max", 0);
-    put_number("/sys/fs/cgroup/job/memory.current", 0);
+    put_v2("/sys/fs/cgroup/job", 0, 0);
     expect(0, 0);
 }
 
@@ -235,8 +245,7 @@ TAP_TEST(a_limit_of_zero_leaves_nothing)
 TAP_TEST(v1_limit_minus_usage_with_cache_free)
 {
     machine(OTHER_MOUNTS V1_MOUNT, "5:devices:/x\n4:cpu,memory:/job\n0::/\n");
-    put_number("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", 8 * GIB);
-    put_number("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", 6 * GIB);
+    put_v1("/sys/fs/cgroup/memory/job", 8 * GIB, 6 * GIB);
     put("/sys/fs/cgroup/memory/job/memory.stat", "active_file 5\ninactive_file 5\n"
                                                  "total_inactive_file 1073741824\n"
                                                  "total_active_file 1073741824\n");
@@ -254,8 +263,7 @@ TAP_TEST(v1_unlimited_number_is_no_limit)
 TAP_TEST(v1_memory_and_swap_together_limit_too)
 {
     machine(V1_MOUNT, "4:memory:/job\n");
-    put_number("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", 8 * GIB);
-    put_number("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", 1 * GIB);
+    put_v1("/sys/fs/cgroup/memory/job", 8 * GIB, 1 * GIB);
     put_number("/sys/fs/cgroup/memory/job/memory.memsw.limit_in_bytes", 8 * GIB);
     put_number("/sys/fs/cgroup/memory/job/memory.memsw.usage_in_bytes", 6 * GIB);
     expect(8 * GIB, 2 * GIB - headroom_reserve(8 * GIB));
@@ -265,28 +273,23 @@ TAP_TEST(v1_container_mount_strips_its_own_top)
 {
     machine("35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro shared:4 - cgroup cgroup rw,memory\n",
             "4:memory:/docker/abc/inner\n");
-    put_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", 8 * GIB);
-    put_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", 1 * GIB);
-    put_number("/sys/fs/cgroup/memory/inner/memory.limit_in_bytes", 4 * GIB);
-    put_number("/sys/fs/cgroup/memory/inner/memory.usage_in_bytes", 1 * GIB);
+    put_v1("/sys/fs/cgroup/memory", 8 * GIB, 1 * GIB);
+    put_v1("/sys/fs/cgroup/memory/inner", 4 * GIB, 1 * GIB);
     expect(4 * GIB, 3 * GIB - headroom_reserve(4 * GIB));
 }
 
 TAP_TEST(mount_top_that_is_only_a_prefix_of_a_name_is_not_stripped)
 {
     machine("35 31 0:32 /ab /mnt/cg rw - cgroup2 none rw\n", "0::/abc\n");
-    put_number("/mnt/cg/c/memory.max", 1 * GIB);
-    put_number("/mnt/cg/c/memory.current", 0);
+    put_v2("/mnt/cg/c", 1 * GIB, 0);
     expect_machine_only();
 }
 
 TAP_TEST(of_two_mounts_the_one_that_shows_more_is_used)
 {
     machine("35 31 0:32 /a /mnt/part rw - cgroup2 none rw\n" V2_MOUNT, "0::/a/b\n");
-    put_number("/mnt/part/memory.max", 8 * GIB);
-    put_number("/mnt/part/memory.current", 1 * GIB);
-    put_number("/sys/fs/cgroup/a/memory.max", 4 * GIB);
-    put_number("/sys/fs/cgroup/a/memory.current", 1 * GIB);
+    put_v2("/mnt/part", 8 * GIB, 1 * GIB);
+    put_v2("/sys/fs/cgroup/a", 4 * GIB, 1 * GIB);
     expect(4 * GIB, 3 * GIB - headroom_reserve(4 * GIB));
 }
 
@@ -294,27 +297,9 @@ TAP_TEST(v1_and_v2_both_count)
 {
     machine(V1_MOUNT "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
             "4:memory:/one\n0::/two\n");
-    put_number("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", 8 * GIB);
-    put_number("/sys/fs/cgroup/memory/one/memory.usage_in_bytes", 1 * GIB);
-    put_number("/sys/fs/cgroup/unified/two/memory.max", 6 * GIB);
-    put_number("/sys/fs/cgroup/unified/two/memory.current", 5 * GIB);
+    put_v1("/sys/fs/cgroup/memory/one", 8 * GIB, 1 * GIB);
+    put_v2("/sys/fs/cgroup/unified/two", 6 * GIB, 5 * GIB);
     expect(6 * GIB, 1 * GIB - headroom_reserve(6 * GIB));
-}
-
-TAP_TEST(mount_point_with_a_space_is_understood)
-{
-    machine("35 31 0:32 / /mnt/cg\\040dir rw - cgroup2 none rw\n", "0::/job\n");
-    put_number("/mnt/cg dir/job/memory.max", 8 * GIB);
-    put_number("/mnt/cg dir/job/memory.current", 1 * GIB);
-    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
-}
-
-TAP_TEST(group_name_with_a_colon_is_understood)
-{
-    machine(V2_MOUNT, "0::/system.slice:docker:abc\n");
-    put_number("/sys/fs/cgroup/system.slice:docker:abc/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/system.slice:docker:abc/memory.current", 1 * GIB);
-    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
 }
 
 /* ---- unreadable files set no limit ----------------------------------------------------------- */
@@ -342,28 +327,9 @@ TAP_TEST(limit_without_usage_still_bounds_the_size)
 TAP_TEST(malformed_stat_frees_nothing)
 {
     machine(V2_MOUNT, "0::/job\n");
-    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/job/memory.current", 3 * GIB);
+    put_v2("/sys/fs/cgroup/job", 8 * GIB, 3 * GIB);
     put("/sys/fs/cgroup/job/memory.stat", "inactive_file\nactive_file many\n\n\xff\xfe 5\n");
     expect(8 * GIB, 5 * GIB - headroom_reserve(8 * GIB));
-}
-
-TAP_TEST(malformed_cgroup_lines_are_passed_over)
-{
-    machine(V2_MOUNT, "\n:\n::\ngarbage\n0:\n0::relative\n1:cpu:/x\n0::/job");
-    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/job/memory.current", 1 * GIB);
-    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
-}
-
-TAP_TEST(malformed_mountinfo_lines_are_passed_over)
-{
-    machine("\n - \n1 - x\n1 2 3 4 5 - \n1 2 3 / /x rw - cgroup2\n1 2 3 / /y rw - cgroup2 z\n"
-            "1 2 3 - cgroup2 a b\n" V2_MOUNT,
-            "0::/job\n");
-    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/job/memory.current", 1 * GIB);
-    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
 }
 
 TAP_TEST(endless_group_path_is_passed_over)
@@ -383,7 +349,6 @@ TAP_TEST(group_path_as_long_as_can_be_asks_the_top)
 
     memset(text + start, 'a', sizeof(text) - 1 - (size_t)start);
     machine(V2_MOUNT, text);
-    put_number("/sys/fs/cgroup/memory.max", 8 * GIB);
-    put_number("/sys/fs/cgroup/memory.current", 1 * GIB);
+    put_v2("/sys/fs/cgroup", 8 * GIB, 1 * GIB);
     expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
 }
