@@ -103,7 +103,7 @@ there_and_back() { # [STORE]
         [[ $way != device* ]] || move_to host host
         wait_until 10 copier
         pid=$(copier)
-        fake_gpus "slow cuMemcpy${way#* }Async_v2 300"
+        fake_gpus "hold cuMemcpy${way#* }Async_v2"
         order "${way% *}"
         wait_until 5 moves
         kill -KILL "$pid"
@@ -131,7 +131,7 @@ has_failed_with() { # ERRNO
     start_gpu
     publish weights
     wait_until 10 copier
-    fake_gpus 'slow cuMemcpyDtoHAsync_v2 300'
+    fake_gpus 'hold cuMemcpyDtoHAsync_v2'
     order +host
     wait_until 5 moves
     kill_copiers_while moves
@@ -148,7 +148,7 @@ has_failed_with() { # ERRNO
     start_gpu
     publish weights
     move_to host host
-    fake_gpus 'slow cuMemcpyHtoDAsync_v2 3000'
+    fake_gpus 'hold cuMemcpyHtoDAsync_v2'
     spawn "$GMSCTL" reader "$W"
     reader=$SPAWNED
     wait_until 5 moves
