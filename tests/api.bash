@@ -13,10 +13,10 @@ start_api() {
         ;;
     graph_cuda)
         fake_gpus "devices 2" "memory 1024"
-        start_mount device=1,alloc_timeout=0.5,size=512M
+        start_mount device=1,alloc_timeout=10,size=512M
         ;;
-    graph_pair | graph_random) # they may soon need memory again that they have just freed
-        start_mount alloc_timeout=10
+    graph_sleep) # a wake lacks memory in vain; the program waits for freed memory itself
+        start_mount alloc_timeout=0.5
         ;;
     group | group_reserve | group_wait) start_api_group ;;
     group_evict) # two mounts, each with room for the stores of one group, where nothing stays
@@ -31,7 +31,7 @@ start_api() {
         ;;
     cuda) # a store of the second GPU, so that no ordinal is right by chance
         fake_gpus "devices 2" "memory 1024"
-        start_mount device=1,alloc_timeout=0.5
+        start_mount device=1,alloc_timeout=10
         ;;
     places) # a demoted store must have no other copy: the program reads where the bytes are
         start_mount size=64M,host_size=32M,keep_copy=no
@@ -61,7 +61,7 @@ start_api() {
     wait) # waits for memory are ended by their makers: the mount's own bound is far away
         start_mount size=64M,alloc_timeout=60
         ;;
-    *) start_mount alloc_timeout=0.5 ;;
+    *) start_mount alloc_timeout=10 ;; # a program may need memory that it has just freed
     esac
     export GMSFS_TEST_STORE=$M/weights
 }
@@ -70,13 +70,13 @@ start_api() {
 start_api_group() {
     local at stores=()
     for at in one two three; do
-        start_mount size=64M,alloc_timeout=0.5 "$T/$at"
+        start_mount size=64M,alloc_timeout=10 "$T/$at"
         stores+=("$T/$at/weights")
     done
     mkdir "$T/one/more" "$T/two/more"
     GMSFS_TEST_GROUP=$(IFS=: && echo "${stores[*]}:$T/one/more:$T/two/more")
     export GMSFS_TEST_GROUP
-    start_mount alloc_timeout=0.5
+    start_mount alloc_timeout=10
 }
 
 # ---- under kills ------------------------------------------------------------------------------
