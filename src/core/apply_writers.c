@@ -97,6 +97,10 @@ int apply_exit(struct apply *apply)
         store->writer_count--;
         memmove(store->writers + at, store->writers + at + 1,
                 (store->writer_count - at) * sizeof *store->writers);
+        if (store->writer_count == 0) {
+            free(store->writers);
+            store->writers = NULL;
+        }
         core_note_writers(apply->core, store);
         apply_grant_waiters(apply, store);
     }

@@ -118,6 +118,7 @@ TAP_TEST(the_bytes_are_handed_on_only_when_who_could_write_them_has_exited)
     check_int(exits(P1), 0);
     check(granted(waiter));
     check_int(mode_of(answer_to(waiter)->session), LOCK_MODE_RW_DATA);
+    check(core_find_store(core, store)->writers == NULL); /* no memory is left of them */
 }
 
 TAP_TEST(who_may_not_wait_for_an_exit_is_told_to_come_again)
