@@ -133,7 +133,7 @@ static const struct deed DEEDS[] = {
      "connect M/ ask drain 1 ask drain-end 0 ask serve 0",
      NULL, NULL},
     {"stores", "drain-broken-off", "connect M/ ask drain 0 disconnect", NULL,
-     "open W/lock rw read 9"},
+     "open W/lock rw read 2"},
     {"stores", "govern", "connect M/ ask govern 0 ask govern 0", NULL, NULL},
     {"stores", "govern-broken-off", "connect M/ ask govern 0 disconnect", NULL,
      "connect M/ ask govern 0"},
@@ -143,7 +143,7 @@ static const struct deed DEEDS[] = {
      "ask-of serve W 0",
      NULL, NULL},
     {"stores", "store-drain-broken-off", "connect M/ ask-of drain W 0 disconnect", NULL,
-     "open W/lock rw read 9"},
+     "open W/lock rw read 2"},
     {"tickets", "export",
      "open W/lock r connect M/ export 0 0 redeem last 1 peek 1 0 4 "
      "export 0 0 redeem last 8",
