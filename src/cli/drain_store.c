@@ -4,6 +4,7 @@
 #include "cli/drain_store.h"
 
 #include "base/clock.h"
+#include "base/fd_path.h"
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
@@ -267,13 +268,10 @@ static uint32_t get_deadline_ms(const struct drain_store *drain)
 /* Opens the directory of the store that is at the path now, and reads its id. */
 static int find_store(struct waiting *waiting)
 {
-    char itself[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
-
     waiting->dir = open(waiting->drain->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (waiting->dir < 0)
         return errno == ENOTDIR ? -ENOENT : -errno;
-    snprintf(itself, sizeof(itself), "/proc/self/fd/%d", waiting->dir);
-    return store_read_id(itself, waiting->id);
+    return store_read_id(fd_path(waiting->dir).text, waiting->id);
 }
 
 static int drain_by(struct waiting *waiting)

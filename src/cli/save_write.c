@@ -2,6 +2,7 @@
 /* From the mapped memory into files beside the real ones, which they become at the very end. */
 #include "base/array.h"
 #include "base/failure.h"
+#include "base/fd_path.h"
 #include "base/file_io.h"
 #include "cli/save.h"
 
@@ -21,10 +22,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define MAX_TRIES     10000u
-#define FILE_MODE     0666
-#define FD_PATH_BYTES 32
-#define ZERO_BYTES    4096
+#define MAX_TRIES  10000u
+#define FILE_MODE  0666
+#define ZERO_BYTES 4096
 /* Each is open until the end. */
 #define UNNAMED_MAX_FILES 256u
 
@@ -141,10 +141,9 @@ static int save_check_target(const struct save_file *file)
 
 /* ---- making -------------------------------------------------------------------------------- */
 
-static bool is_file_of_process(int fd, char path[FD_PATH_BYTES])
+static bool is_file_of_process(int fd)
 {
-    snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", fd);
-    return access(path, F_OK) == 0;
+    return access(fd_path(fd).text, F_OK) == 0;
 }
 
 /* Opens a file without a name, which vanishes if this process ends for any reason. Negative if the
@@ -152,9 +151,8 @@ static bool is_file_of_process(int fd, char path[FD_PATH_BYTES])
 static int save_open_unnamed(const char *directory)
 {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, FILE_MODE);
-    char path[FD_PATH_BYTES];
 
-    if (fd < 0 || is_file_of_process(fd, path))
+    if (fd < 0 || is_file_of_process(fd))
         return fd;
     close(fd);
     return -1;
@@ -164,10 +162,9 @@ static int save_open_unnamed(const char *directory)
  * as names get. A descriptor, or a negative errno. */
 static int save_open_named(const char *directory, int unnamed, char **path)
 {
-    char known[FD_PATH_BYTES];
     int fd;
 
-    if (unnamed >= 0 && !is_file_of_process(unnamed, known))
+    if (unnamed >= 0 && !is_file_of_process(unnamed))
         return -ENOENT;
     for (unsigned i = 0; i < MAX_TRIES; i++) {
         if (asprintf(path, "%s/.gmsfs-save-%ld-%u.tmp", directory, (long)getpid(), i) < 0) {
@@ -177,7 +174,9 @@ static int save_open_named(const char *directory, int unnamed, char **path)
         if (unnamed < 0)
             fd = open(*path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
         else
-            fd = linkat(AT_FDCWD, known, AT_FDCWD, *path, AT_SYMLINK_FOLLOW) == 0 ? unnamed : -1;
+            fd = linkat(AT_FDCWD, fd_path(unnamed).text, AT_FDCWD, *path, AT_SYMLINK_FOLLOW) == 0
+                     ? unnamed
+                     : -1;
         if (fd >= 0)
             return fd;
         fd = -errno;

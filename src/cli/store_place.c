@@ -2,6 +2,7 @@
 #include "cli/store_place.h"
 
 #include "base/clock.h"
+#include "base/fd_path.h"
 #include "base/hex.h"
 #include "base/scope.h"
 #include "cli/cli.h"
@@ -38,10 +39,7 @@ static const char *find_obstacle(const json_t *info, const char *place)
 /* Returns `info` of the store, or NULL. */
 static json_t *place_read_info(int dir, const char *path)
 {
-    char itself[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
-
-    snprintf(itself, sizeof(itself), "/proc/self/fd/%d", dir);
-    return store_info_json(dir == AT_FDCWD ? path : itself);
+    return store_info_json(dir == AT_FDCWD ? path : fd_path(dir).text);
 }
 
 /* Explains any other failure (of `doing`, as "read where it is"). Returns CLI_FAILURE. */

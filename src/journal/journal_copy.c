@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "journal/journal_copy.h"
 
+#include "base/fd_path.h"
 #include "base/file_io.h"
 #include "journal/journal_internal.h"
 
@@ -175,7 +176,6 @@ static int *find_place(const char *link, struct journal_files *files)
  * the link, and opening a pipe or a device could wait or change it. */
 static int open_memfd(int directory, const char *name, int *opened)
 {
-    char path[64];
     struct stat stat;
     struct statfs system;
     SCOPED_CLOSE int fd = openat(directory, name, O_PATH | O_CLOEXEC);
@@ -188,8 +188,7 @@ static int open_memfd(int directory, const char *name, int *opened)
         return -errno;
     if (!S_ISREG(stat.st_mode))
         return -EPROTO;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    *opened = open(path, O_RDONLY | O_CLOEXEC);
+    *opened = open(fd_path(fd).text, O_RDONLY | O_CLOEXEC);
     return *opened < 0 ? -errno : 0;
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/memfd.h"
 
+#include "base/fd_path.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -107,11 +108,7 @@ bool memfd_is_sealed(int fd)
  * afterwards, because the caller did not ask for it. */
 static int open_by_number(int fd, bool writable)
 {
-    char path[64];
-    int made;
-
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    made = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+    int made = open(fd_path(fd).text, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
     if (made < 0)
         return errno == EAGAIN ? -EBUSY : -errno;
     fcntl(made, F_SETFL, 0);
