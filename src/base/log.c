@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include "base/clean.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOG_LINE_BYTES 1024u
@@ -92,9 +92,7 @@ static void (*name_request)(uint64_t request, char text[LOG_REQUEST_BYTES]);
 
 uint64_t log_read_clock_us(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    return clock_now_us();
 }
 
 void log_name_requests(void (*name)(uint64_t request, char text[LOG_REQUEST_BYTES]))
