@@ -13,7 +13,7 @@
 #include "gmsfs.h"
 
 /* `slots`: the layout's, ascending; a slot's index there is its rank. -EINVAL: an entry's slot is
- * not among them, and *culprit says whose. */
+ * not among them, and *culprit is that entry. */
 int gfs_bulk_encode(struct gfs_writer *writer, const struct gmsfs_metadata *entries, size_t count,
                     const uint64_t *slots, size_t slot_count, size_t *culprit);
 

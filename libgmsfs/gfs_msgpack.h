@@ -28,7 +28,7 @@ int gfs_read_binary(struct gfs_reader *reader, const uint8_t **bytes, size_t *si
 int gfs_read_nil(struct gfs_reader *reader);
 
 /* After a failure `failed` is set, a negative errno, and nothing more is written. With `drain` the
- * buffer does not grow for what comes next but is emptied when it has drain_bytes: drain takes the
+ * buffer does not grow for the next bytes but is emptied when it has drain_bytes: drain takes the
  * bytes, and returns 0 or the failure. */
 struct gfs_writer {
     uint8_t *bytes;
@@ -45,7 +45,7 @@ void gfs_write_uint(struct gfs_writer *writer, uint64_t value);
 void gfs_write_text(struct gfs_writer *writer, const char *text, size_t size_bytes);
 void gfs_write_binary(struct gfs_writer *writer, const void *bytes, size_t size_bytes);
 void gfs_write_nil(struct gfs_writer *writer);
-/* What is still in the buffer goes to `drain`. 0, or the writer's failure. */
+/* Gives the rest of the buffer to `drain`. 0, or the writer's failure. */
 int gfs_write_end(struct gfs_writer *writer);
 
 #endif

@@ -12,7 +12,7 @@
  *     have to be promoted first, in the order of the devices: of two groups that need each other's
  *     memory, the first on the first device meets no rival on the next. A group that loses a
  *     promoted store pauses, or two groups might repeat that for ever: group_pause.c.
- * A circle of waiters would have a highest store, whose waiter held a lock above it.
+ * A circle of waiters would have a highest store, and its waiter would hold a lock above it.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * large - memory for what may be many megabytes, on huge pages where the system has them
+ * large - blocks of memory that may be many megabytes, on huge pages where the system has them
  *
  * To touch a page for the first time takes longer than to fill it: of 12 MiB that are read and
  * decoded once, faults are half of the time. Any thread. Freed by free(3).

@@ -70,7 +70,7 @@ void gfs_vmap_add_mappings(struct gfs_vmap *map, const struct gfs_mapping *mappi
 /* Frees its tag; takes it off its reservation's count, and returns that reservation. */
 struct gfs_reservation *gfs_vmap_remove_mapping(struct gfs_vmap *map, struct gfs_mapping *mapping);
 
-/* The one that contains `address`, or NULL. */
+/* Return the reservation, or the mapping, that contains `address`; NULL if none. */
 struct gfs_reservation *gfs_vmap_find_reservation(const struct gfs_vmap *map, uintptr_t address);
 struct gfs_mapping *gfs_vmap_find_mapping(const struct gfs_vmap *map, uintptr_t address);
 

@@ -23,7 +23,7 @@ struct check {
 #define WRONG(check, ...) failure_set((check)->failure, -EINVAL, __VA_ARGS__)
 
 /* Checks that ids rise and are below the counter. */
-static int check_order(const struct check *check, const char *what, const struct idvec *vec,
+static int check_order(const struct check *check, const char *kind, const struct idvec *vec,
                        uint64_t next)
 {
     uint64_t before = 0;
@@ -32,7 +32,7 @@ static int check_order(const struct check *check, const char *what, const struct
         uint64_t id = *(const uint64_t *)vec->items[i];
 
         if (id <= before || id >= next)
-            return core_wrong(check->failure, what, id, "its number is out of order");
+            return core_wrong(check->failure, kind, id, "its number is out of order");
         before = id;
     }
     return 0;

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define WRONG(region, what) core_wrong(failure, "region", (region)->id, what)
+#define WRONG(region, text) core_wrong(failure, "region", (region)->id, text)
 
 /* A region has a descriptor, an allocation, or only a handle. */
 static int check_object(const struct core *core, const struct region *region,

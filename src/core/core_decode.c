@@ -46,10 +46,10 @@ static void read_head(struct input *input)
 }
 
 /* Reads an object of `size` bytes: its id, and its members in `fields`. NULL after an error. */
-static void *read_object(struct input *input, const char *what, size_t size,
+static void *read_object(struct input *input, const char *part, size_t size,
                          const struct core_field *fields)
 {
-    uint64_t id = input_id(input, what);
+    uint64_t id = input_id(input, part);
     uint64_t *object = input_new_item(input, size);
 
     if (!object)
@@ -253,7 +253,7 @@ static void read_event(struct input *input, uint64_t seq)
 {
     struct core_event *event = &input->core->events[seq % input->core->options.limits.events];
 
-    input->what = "event";
+    input->part = "event";
     input->which = seq;
     event->seq = seq;
     input_fields(input, core_event_fields, event);
@@ -261,12 +261,12 @@ static void read_event(struct input *input, uint64_t seq)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static void read_many(struct input *input, const char *what, size_t most,
+static void read_many(struct input *input, const char *part, size_t most,
                       void (*read_one)(struct input *input))
 {
     size_t count;
 
-    input->what = what;
+    input->part = part;
     input->which = 0;
     count = input_count(input, most, 8);
     for (size_t i = 0; i < count && input->error == 0; i++)
@@ -318,7 +318,7 @@ static void read_all(struct input *input)
 
 int core_decode(const void *bytes, size_t size, struct core **core, struct failure *failure)
 {
-    struct input input = {.start = bytes, .at = bytes, .failure = failure, .what = "its head"};
+    struct input input = {.start = bytes, .at = bytes, .failure = failure, .part = "its head"};
 
     input.end = input.start + size;
     read_all(&input);

@@ -275,7 +275,7 @@ void input_times(struct input *input)
 {
     struct core_times_of before = {0};
 
-    input->what = "its times";
+    input->part = "its times";
     input->which = 0;
     while (input->error == 0 && input_bool(input)) {
         struct core_times_of of = {.store = input_u64(input)};
@@ -350,7 +350,7 @@ void input_memories(struct input *input)
         input_fail(input, core_collect_uses(input->core, &uses, &count));
     if (input->error < 0)
         return;
-    input->what = "its memory";
+    input->part = "its memory";
     derive_memories(input, uses, count);
     suspects = input_count(input, SIZE_MAX, 8);
     for (size_t i = 0; i < suspects && input->error == 0; i++) {

@@ -30,7 +30,7 @@ void input_refuse(struct input *input, const char *format, ...)
     if (input->which > 0)
         snprintf(which, sizeof which, " %" PRIu64, input->which);
     input->error = failure_set(input->failure, -EINVAL, "byte %zu of the saved state, %s%s: %s",
-                               (size_t)(input->at - input->start), input->what, which, why);
+                               (size_t)(input->at - input->start), input->part, which, why);
 }
 
 /* ---- numbers, texts ------------------------------------------------------------------------- */
@@ -184,9 +184,9 @@ void input_fields(struct input *input, const struct core_field *fields, void *ob
         read_field(input, field, (uint8_t *)object + field->at);
 }
 
-uint64_t input_id(struct input *input, const char *what)
+uint64_t input_id(struct input *input, const char *part)
 {
-    input->what = what;
+    input->part = part;
     input->which = 0;
     input->which = input_u64(input);
     return input->which;

@@ -16,7 +16,7 @@ struct input {
     const uint8_t *start, *at, *end;
     struct core *core; /* the state as far as it is built */
     struct failure *failure;
-    const char *what; /* the object being read, for messages */
+    const char *part; /* the object being read, for messages */
     uint64_t which;   /* its id; 0 if none */
     uint32_t version; /* of the encoded state */
     int error;
@@ -44,7 +44,7 @@ struct core_process input_process(struct input *input);
 /* Reads the members in the table into `object`. */
 void input_fields(struct input *input, const struct core_field *fields, void *object);
 /* Reads the id at the start of an object. */
-uint64_t input_id(struct input *input, const char *what);
+uint64_t input_id(struct input *input, const char *part);
 
 /* Returns a zeroed object; NULL after an error. */
 void *input_new_item(struct input *input, size_t size);

@@ -22,8 +22,8 @@ int daemon_mount_main(int argc, char **argv);
  * arguments. */
 int daemon_version_main(int argc, char **argv);
 
-/* `gmsfs journal`: prints what a copy of a journal says, or (file NULL) the journal of the process
- * that serves a mount. replays: applies its records instead, and prints how many there are. 0, or a
+/* `gmsfs journal`: prints a copy of a journal, or (file NULL) the journal of the process that
+ * serves a mount. replays: applies its records instead, and prints how many there are. 0, or a
  * negative errno and why: it cannot be read, is damaged, or (-EINVAL) a state of it does not hold
  */
 int daemon_show_journal(const char *file, pid_t pid, bool replays, FILE *to,

@@ -23,13 +23,13 @@ struct config_shown config_show(const char *word)
 
 int config_refuse(const struct config_words *words, const char *format, ...)
 {
-    char what[1024];
+    char text[1024];
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return failure_set(words->failure, -EINVAL, "line %u: %s", words->line, what);
+    return failure_set(words->failure, -EINVAL, "line %u: %s", words->line, text);
 }
 
 int config_words_begin(struct config_words *words, const char *text, size_t len,
@@ -146,18 +146,18 @@ static const char *parse_digits(const char *text, uint64_t *number)
     return text + digits;
 }
 
-int config_take_number(const struct config_words *words, const char *what, const char *text,
+int config_take_number(const struct config_words *words, const char *name, const char *text,
                        uint64_t least, uint64_t most, uint64_t *number)
 {
     const char *rest = parse_digits(text, number);
 
     if (rest && *rest == '\0' && *number >= least && *number <= most)
         return 0;
-    return config_refuse(words, "%s %s: it is a number from %" PRIu64 " to %" PRIu64, what,
+    return config_refuse(words, "%s %s: it is a number from %" PRIu64 " to %" PRIu64, name,
                          config_show(text).text, least, most);
 }
 
-int config_take_percent(const struct config_words *words, const char *what, const char *text,
+int config_take_percent(const struct config_words *words, const char *name, const char *text,
                         unsigned *percent)
 {
     uint64_t number;
@@ -165,12 +165,12 @@ int config_take_percent(const struct config_words *words, const char *what, cons
 
     if (!rest || strcmp(rest, *rest == '%' ? "%" : "") != 0 || number > 100)
         return config_refuse(words, "%s %s: it is a percentage of the device, from 0%% to 100%%",
-                             what, config_show(text).text);
+                             name, config_show(text).text);
     *percent = (unsigned)number;
     return 0;
 }
 
-int config_take_time(const struct config_words *words, const char *what, const char *text,
+int config_take_time(const struct config_words *words, const char *name, const char *text,
                      uint64_t least_ms, uint64_t most_ms, uint64_t *time_ms)
 {
     static const struct {
@@ -190,5 +190,5 @@ int config_take_time(const struct config_words *words, const char *what, const c
     return config_refuse(words,
                          "%s %s: it is a time such as 10 (seconds), 500ms, 5m or 1h, from %" PRIu64
                          "ms to %" PRIu64 "h",
-                         what, config_show(text).text, least_ms, most_ms / 3600000);
+                         name, config_show(text).text, least_ms, most_ms / 3600000);
 }

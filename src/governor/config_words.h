@@ -39,12 +39,12 @@ int config_next_statement(struct config_words *words);
 /* 1: took a word of this statement; 0: the statement ends. -EINVAL, -E2BIG. */
 int config_next_word(struct config_words *words);
 
-/* `what` is the name in messages. Numbers are decimal, without a sign. */
-int config_take_number(const struct config_words *words, const char *what, const char *text,
+/* `name` stands in messages. Numbers are decimal, without a sign. */
+int config_take_number(const struct config_words *words, const char *name, const char *text,
                        uint64_t least, uint64_t most, uint64_t *number);
-int config_take_percent(const struct config_words *words, const char *what, const char *text,
+int config_take_percent(const struct config_words *words, const char *name, const char *text,
                         unsigned *percent);
-int config_take_time(const struct config_words *words, const char *what, const char *text,
+int config_take_time(const struct config_words *words, const char *name, const char *text,
                      uint64_t least_ms, uint64_t most_ms, uint64_t *time_ms);
 
 #endif

@@ -3,9 +3,9 @@
  * decide_pools - which budgets grow, and which shrink first
  *
  * Concerns pools that models name by pool= and that have a max. A max is a promise, so the sum of
- * what all pools may have, or use if that is more, must not exceed the device: a raise takes only
- * memory that no pool claims. If there is too little, the max of others is lowered first, and the
- * raise follows when they use less.
+ * the claims of all pools (max, or the use if that is more) must not exceed the device: a raise
+ * takes only memory that no pool claims. If there is too little, the max of others is lowered
+ * first, and the raise follows when they use less.
  */
 #include "base/size.h"
 #include "governor/decide_round.h"

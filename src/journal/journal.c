@@ -251,11 +251,11 @@ struct reading {
     struct failure *failure;
 };
 
-static int damaged(const struct reading *reading, uint64_t offset, const char *what)
+static int damaged(const struct reading *reading, uint64_t offset, const char *cause)
 {
     return failure_set(reading->failure, -EPROTO,
                        "the journal is damaged: generation %" PRIu64 ", at %" PRIu64 ": %s",
-                       reading->generation, offset, what);
+                       reading->generation, offset, cause);
 }
 
 static int read_entries(const struct reading *reading, uint64_t at, uint64_t end)
