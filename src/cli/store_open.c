@@ -34,19 +34,18 @@ static int store_explain_open(const char *path, int error)
                       "'mkdir %s' makes this one",
                       path, path);
         else
-            cli_error("%s: there is no gmsfs mount; 'gmsfs status' lists those there are, 'gmsfs "
-                      "mount' makes one (also anew, where its daemon died)",
+            cli_error("%s: there is no gmsfs mount here; 'gmsfs status' lists the mounts, and "
+                      "'gmsfs mount' makes one, also in the place of a dead one",
                       path);
         break;
     case -ENOTTY:
     case -ENOTDIR:
         if (store_is_mount(path, false))
-            cli_error("not a gmsfs store: %s; it is a mount: name a store in it, such as "
-                      "%s/weights",
+            cli_error("%s: not a gmsfs store, but a mount: name a store in it, such as %s/weights",
                       path, path);
         else
-            cli_error("not a gmsfs store: %s; a store is a directory at the top of a gmsfs mount, "
-                      "which 'gmsfs status' shows",
+            cli_error("%s: not a gmsfs store; a store is a directory at the top of a gmsfs mount, "
+                      "and 'gmsfs status' lists them",
                       path);
         break;
     default:

@@ -188,7 +188,9 @@ int daemon_show_journal(const char *file, pid_t pid, bool replays, FILE *to,
     int error = fd < 0 ? -errno : 0;
 
     if (error)
-        return failure_set(failure, error, "cannot open it: %s", strerror(-error));
+        return failure_set(failure, error,
+                           "cannot open it: %s; name a mount, or a copy that keep_journal= kept",
+                           strerror(-error));
     if (!file)
         error = copy_of_process(pid, fd, failure);
     return error ? error : show_copy(fd, replays, to, failure);

@@ -228,7 +228,8 @@ static const char *explain_mount(int error)
 {
     switch (error) {
     case -ENOTTY:
-        return "not the top of a gmsfs mount, or its daemon knows no regions";
+        return "not the top of a gmsfs mount, or its daemon is older and knows no regions; 'gmsfs "
+               "status' lists the mounts";
     case -ENOTCONN:
     case -ECONNABORTED:
         return "the mount is dead, for its daemon has ended; remove it with 'gmsfs umount -l' and "
