@@ -48,11 +48,11 @@ static const char usage[] =
     "ends,\n"
     "for any reason, the store is open again, and its waiters go on.\n";
 
-static const char ending[] = "Exit status: 0 the device holds nothing, or no session holds the "
-                             "store, or it is where --then\n"
-                             "says, or that of COMMAND; 1 failure; 2 usage; 3 sessions were left "
-                             "in the time given; 4 done,\n"
-                             "but that could not be reported; 128 + N stopped by signal N.\n";
+static const char ending[] =
+    "Exit status: 0 the device holds nothing, or no session holds the store, or it is where "
+    "--then\n"
+    "says, or that of COMMAND; 1 failure; 2 usage; 3 sessions were left when the time was over;\n"
+    "4 done, but that could not be reported; 128 + N stopped by signal N.\n";
 
 static void drain_explain_busy(const struct mount *mount)
 {

@@ -21,8 +21,8 @@ static const char promote_usage[] =
 static const char demote_usage[] =
     "Usage: gmsfs demote [-aq] [--to host|disk|none] [--timeout S] STORE...\n"
     "\n"
-    "Moves the bytes of stores away from the device, all at once, and waits until its memory is\n"
-    "theirs no more. Layout, hash and generation stay, so a client that sleeps over a store wakes\n"
+    "Moves the bytes of stores away from the device, all at once, and waits until they have none\n"
+    "of its memory. Layout, hash and generation stay, so a client that sleeps over a store wakes\n"
     "as before. A store that is held is not moved.\n";
 
 static const char ending[] =
