@@ -92,18 +92,6 @@ setup() {
     expect EAGAIN open "$W/lock" rn
 }
 
-@test "the state goes back when the last reader leaves, not before" {
-    commit_store
-    hold open "$W/lock" r
-    first=$HOLDER
-    hold open "$W/lock" r
-    let_go "$first"
-    wait_until 5 sessions_are weights RO 1
-    assert_eq "$(cat "$W/state")" RO
-    let_go "$HOLDER"
-    assert_state weights COMMITTED
-}
-
 @test "a reader waits for the first commit" {
     wait_for_lock reader "$W"
     assert_eq "$(cat "$W/state")" EMPTY
@@ -122,24 +110,6 @@ setup() {
     let_go "$HOLDER"
     wait_until 5 granted "$WAITER"
     assert_eq "$(cat "$W/state")" RW
-}
-
-@test "writers are served first come, first served" {
-    hold open "$W/lock" rw
-    waiters=()
-    for _ in 1 2 3; do
-        wait_for_lock open "$W/lock" rw
-        waiters+=("$WAITER")
-    done
-    let_go "$HOLDER"
-    for i in 0 1 2; do
-        wait_until 5 granted "${waiters[i]}"
-        for later in "${waiters[@]:i+1}"; do
-            not_granted "$later"
-        done
-        let_go "${waiters[i]}"
-    done
-    assert_state weights EMPTY
 }
 
 # bats test_tags=slow
@@ -234,28 +204,6 @@ setup() {
     assert_match "$(grep ' held ' "$W/sessions")" ' RO held .* 4$'
     touch "$T/end"
     wait_until 5 granted "$WAITER"
-}
-
-@test "auto's mode is decided at the grant: after a commit it is a reader" {
-    spawn "$GMSCTL" open "$W/auto" rw open "$W/allocations/a" rwc ftruncate 1 say held \
-        until "$T/go" open "$W/commit" w write 1
-    writer=$SPAWNED
-    wait_until 5 said "$writer" held
-    wait_for_lock open "$W/auto" rw read 100
-    touch "$T/go"
-    wait_until 5 granted "$WAITER"
-    assert_match "$(output_of "$WAITER")" '^RO '
-    wait_exit "$writer"
-    assert_eq "$status" 0
-}
-
-# bats test_tags=slow
-@test "auto's mode is decided at the grant: after an abort it is a writer" {
-    hold open "$W/auto" rw
-    wait_for_lock open "$W/auto" rw read 100
-    kill -KILL "$HOLDER"
-    wait_until 5 granted "$WAITER"
-    assert_match "$(output_of "$WAITER")" '^RW '
 }
 
 # ---- members of a session ---------------------------------------------------------------------

@@ -207,34 +207,6 @@ class Waiting(GmsCase):
         self.assertFalse(reader.granted()["success"])
         reader.expect_closed()
 
-    def test_a_writer_waits_for_all_readers(self):
-        self.commit_content()
-        readers = [self.session("ro") for _ in range(3)]
-        writer = self.waiting("rw")
-        for reader in readers:
-            writer.expect_silence(0.03)
-            reader.close()
-        self.assertEqual(writer.granted()["granted_lock_type"], "rw")
-
-    def test_writers_are_granted_in_the_order_in_which_they_came(self):
-        holder = self.session("rw")
-        waiters = [self.waiting(lock_type) for lock_type in ("rw", "rw_data_or_rw", "rw_or_ro", "rw")]
-        for at, waiter in enumerate(waiters):
-            holder.close()
-            self.assertEqual(waiter.granted()["granted_lock_type"], "rw")
-            for later in waiters[at + 1 :]:
-                later.expect_silence(0.02)
-            holder = waiter
-
-    def test_rw_or_ro_behind_a_writer_reads_what_that_one_commits(self):
-        holder = self.session("rw")
-        writer, either = self.waiting("rw"), self.waiting("rw_or_ro")
-        holder.close()
-        writer.granted()
-        either.expect_silence(0.03)
-        writer.commit()
-        self.assertEqual(either.granted()["granted_lock_type"], "ro")
-
     def test_of_many_rw_or_ro_one_writes_and_all_others_read(self):
         clients = [self.v0() for _ in range(20)]
         for client in clients:
@@ -254,36 +226,6 @@ class Waiting(GmsCase):
             return bool(connection.socket.recv(1, gms_client.socket.MSG_PEEK))
         except BlockingIOError:
             return False
-
-    def test_a_waiting_writer_holds_new_readers_off_for_its_patience(self):
-        self.commit_content()
-        reader = self.session("ro")
-        writer = self.waiting("rw")
-        self.assertIsNone(self.v0().lock("ro", 0))
-        self.assertIsNone(self.v0().lock("rw_or_ro", 0))
-        late = self.waiting("ro")
-        self.assertEqual(late.granted()["granted_lock_type"], "ro")  # the mount's writer_patience is over
-        writer.expect_silence(0.05)
-        late.close()
-        reader.close()
-        self.assertEqual(writer.granted()["granted_lock_type"], "rw")
-
-    def test_who_adopts_the_bytes_waits_for_its_predecessor(self):
-        self.seal_content()
-        holder = self.session("rw_data_or_rw", granted="rw_data")
-        successor = self.waiting("rw_data_or_rw")
-        self.assertEqual(self.probe()["waiting_writers"], 1)
-        holder.close()
-        self.assertEqual(successor.granted()["granted_lock_type"], "rw_data")
-
-    def test_what_rw_data_or_rw_gets_is_decided_at_the_grant(self):
-        holder = self.session("rw")
-        waiter = self.waiting("rw_data_or_rw")
-        self.fill(holder)
-        holder.commit_layout()
-        holder.close()
-        self.assertEqual(waiter.granted()["granted_lock_type"], "rw_data")
-        self.assertEqual(waiter.keys(), ["first", "second"])
 
     def test_stores_have_locks_of_their_own(self):
         self.session("rw")
@@ -337,12 +279,6 @@ class Timeouts(GmsCase):
         self.assertEqual(self.waiters(), 0)
         holder.close()
         self.wait_state("EMPTY")
-
-    def test_readers_come_in_when_the_writers_time_is_over(self):
-        self.commit_content()
-        self.session("ro")
-        self.waiting("rw", timeout_ms=300)
-        self.assertEqual(self.v0().lock("ro"), "ro")
 
 
 class Leaving(GmsCase):

@@ -294,26 +294,6 @@ class Locks(GmsCase):
                 self.wait_state("EMPTY")
                 self.assertEqual(self.probe()["allocation_count"], 0)
 
-    def test_writers_are_granted_in_the_order_in_which_they_came(self):
-        holder = self.session_v1("rw")
-        waiters = [self.waiting_v1(lock_type) for lock_type in ("rw", "rw_or_ro", "rw")]
-        for at, waiter in enumerate(waiters):
-            holder.close()
-            self.assertEqual(waiter.granted()["lock_type"], "rw")
-            for later in waiters[at + 1 :]:
-                later.expect_silence(0.02)
-            holder = waiter
-
-    def test_rw_or_ro_behind_a_writer_waits_for_it(self):
-        holder = self.session_v1("rw")
-        writer, either = self.waiting_v1("rw"), self.waiting_v1("rw_or_ro")
-        holder.close()
-        writer.granted()
-        either.expect_silence(0.03)
-        writer.allocate("a", PIECE)
-        writer.commit()
-        self.assertEqual(either.granted()["lock_type"], "ro")
-
     def test_a_waiting_client_that_goes_away_is_forgotten_and_never_granted(self):
         for how in "close", "half_close":
             for lock_type in "rw", "ro", "rw_or_ro":
