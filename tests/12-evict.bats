@@ -9,10 +9,6 @@
 load helpers
 load gmsctl
 
-setup() {
-    common_setup
-}
-
 teardown() {
     common_teardown
     umount -l "$T/spill" 2>/dev/null || : # where a test has mounted it

@@ -13,10 +13,6 @@ load places
 
 MIB=$((1 << 20))
 
-setup() {
-    common_setup
-}
-
 teardown() {
     common_teardown
     umount_disk

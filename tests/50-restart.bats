@@ -9,14 +9,6 @@ load helpers
 load gmsctl
 load publish
 
-setup() {
-    common_setup
-}
-
-teardown() {
-    common_teardown
-}
-
 # The request of `gmsfs umount` for an ordinary user: struct gmsfs_fds_request, op UNMOUNT.
 ask_unmount() {
     python3 -c 'import socket, struct, sys

@@ -8,14 +8,6 @@
 load helpers
 load gmsctl
 
-setup() {
-    common_setup
-}
-
-teardown() {
-    common_teardown
-}
-
 start() {
     start_mount
     W=$M/weights

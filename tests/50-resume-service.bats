@@ -9,14 +9,6 @@ load helpers
 load gmsctl
 load places
 
-setup() {
-    common_setup
-}
-
-teardown() {
-    common_teardown
-}
-
 moves() { # is something under way?
     grep -q '^moving' "$W/residency"
 }

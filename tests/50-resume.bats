@@ -12,14 +12,6 @@ load places
 
 SHARER=$BUILD/tests/tools/sharer
 
-setup() {
-    common_setup
-}
-
-teardown() {
-    common_teardown
-}
-
 start() { # [OPTIONS]
     start_mount "$@"
     W=$M/weights

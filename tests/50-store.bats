@@ -12,14 +12,6 @@ load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops
 
-setup() {
-    common_setup
-}
-
-teardown() {
-    common_teardown
-}
-
 # A mount under a manager whose store has so many places; KEEPER is the keeper, $S where the manager writes.
 start() { # PLACES [OPTIONS]
     S=$T/manager

@@ -12,14 +12,6 @@ load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops
 
-setup() {
-    common_setup
-}
-
-teardown() {
-    common_teardown
-}
-
 # Another keeper for $M, in the background of the test; the former has to end in order.
 take_over() {
     local former=$KEEPER code=0

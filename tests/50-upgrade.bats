@@ -11,14 +11,6 @@ load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops
 
-setup() {
-    common_setup
-}
-
-teardown() {
-    common_teardown
-}
-
 # A mount whose program is the test's own, $T/gmsfs: install puts another one in its place.
 start() { # [OPTIONS]
     install_program
