@@ -231,21 +231,9 @@ setup() {
     expect ENOSPC open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 pwrite 4096 x
 }
 
-@test "ENOSPC: a bound of stores" {
-    (cd "$M" && mkdir store-{1..4095})
-    expect ENOSPC mkdir "$M/one-too-many"
-    rmdir "$M/store-7"
-    mkdir "$M/one-too-many"
-}
-
 @test "EFBIG: the bound of a spool" {
     expect EFBIG open "$W/lock" rw open "$W/allocations/a" wc fill $((9 << 20))
     assert_match "$output" "written=$((8 << 20))"
-}
-
-@test "EFBIG: a metadata value of more than 1 MiB" {
-    expect EFBIG open "$W/lock" rw open "$W/metadata/k" wc fill 1048577
-    ctl open "$W/lock" rw open "$W/metadata/k" wc write fill:1048576 close
 }
 
 @test "EFBIG: a value that is too large for METADATA_GET" {

@@ -22,11 +22,6 @@ fds_are() { # PID COUNT
     [[ $(fds_of "$1") -le $2 ]]
 }
 
-memory_of() { # PID: its open files and mappings
-    find "/proc/$1/fd" -lname '*memfd:*' ! -lname '*memfd:journal*' | wc -l
-    grep -c memfd: "/proc/$1/maps" || true
-}
-
 @test "1000 cycles of attaching leave nothing in client, worker and keeper" {
     start_mount granularity=64K
     worker=$(worker_of "$KEEPER")
@@ -61,38 +56,6 @@ memory_of() { # PID: its open files and mappings
     wait_until 5 fds_are "$KEEPER" "$keeper_fds"
     wait_until 5 fds_are "$worker" "$worker_fds"
     assert_eq "$(jq .generation "$M/weights/info")" 400 generation
-}
-
-@test "3000 allocations under a limit of 1024 descriptors" {
-    start_mount granularity=64K
-    (
-        ulimit -n 1024
-        sharer load "$M/weights" 3000 1000
-        sharer attach "$M/weights" 3000
-        assert_eq "$output" 3000
-        # Barely any room: batches become small, and it works.
-        ulimit -n 24
-        sharer attach "$M/weights" 3000
-    )
-    assert_eq "$(device_get .used_bytes)" $((3000 * 65536)) 'used bytes'
-    assert_state weights COMMITTED
-}
-
-@test "a sleeper holds no mapping and no descriptor, and wakes up to the same bytes" {
-    start_mount granularity=64K
-    sharer load "$M/weights" 50 100000
-    mkfifo "$T/in"
-    spawn bash -c 'exec "$1" sleep "$2" <"$3"' _ "$SHARER" "$M/weights" "$T/in"
-    sleeper=$SPAWNED
-    exec 6>"$T/in"
-    wait_until 10 grep -qx asleep "$T/spawn-$sleeper"
-    assert_eq "$(memory_of "$sleeper" | xargs)" '0 0' 'descriptors and mappings of memory'
-    assert_state weights COMMITTED
-    echo wake >&6
-    wait_exit "$sleeper"
-    assert_eq "$status" 0 "$(output_of "$sleeper")"
-    assert_match "$(output_of "$sleeper")" awake
-    exec 6>&-
 }
 
 @test "memory of a store is given back although a sleeper has mapped it once" {
