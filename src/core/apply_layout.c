@@ -436,18 +436,17 @@ int apply_times(struct apply *apply)
 int apply_clear(struct apply *apply)
 {
     struct core_session *session;
-    const struct layout *before;
     struct core_store *store;
     struct layout *empty;
     int error = apply_find_writer(apply, &session);
 
     if (error < 0)
         return error;
+    empty = layout_new();
+    if (!empty)
+        return -ENOMEM;
     store = core_store(apply->core, session->store);
-    before = core_get_layout(apply->core, store);
-    error = layout_restore(layout_next_slot(before), layout_count_changes(before) + 1, &empty);
-    if (error < 0)
-        return error;
+    layout_succeed(empty, core_get_layout(apply->core, store));
     core_drop_working(apply->core, store);
     store->working = empty;
     store->changed_ms = apply->record->wall_ms;

@@ -80,12 +80,15 @@ static void answer_grant(struct apply *apply, const struct core_waiter *waiter, 
                                                   .store = waiter->store});
 }
 
-/* The allocation to open may have been removed while the request waited. */
-static bool is_still_there(const struct core_store *store, const struct core_request *request)
+/* The allocation to open may have been removed or become immutable while the request waited. */
+static int check_still_there(const struct core_store *store, const struct core_request *request,
+                             enum lock_mode mode)
 {
     if (request->kind != CORE_KIND_ALLOCATION || request->serial == 0)
-        return true;
-    return store->fixed && layout_find_serial(store->fixed, request->serial);
+        return 0;
+    if (!store->fixed || !layout_find_serial(store->fixed, request->serial))
+        return -ENOENT;
+    return mode != LOCK_MODE_RO && layout_is_immutable(store->fixed) ? -EPERM : 0;
 }
 
 static int grant_waiter(struct apply *apply, const struct core_store *store,
@@ -102,7 +105,7 @@ static int grant_waiter(struct apply *apply, const struct core_store *store,
                                    .token = waiter->token,
                                    .reserve_bytes = waiter->reserve_bytes};
     uint64_t session, file;
-    int error = is_still_there(store, &request) ? 0 : -ENOENT;
+    int error = check_still_there(store, &request, mode);
 
     if (error == 0)
         error = apply_grant(apply, &request, mode, &waiter->grant, &session, &file);
@@ -410,7 +413,9 @@ static int check_lock_open(const struct record *record, const struct core_store 
     if (record->kind != CORE_KIND_ALLOCATION || record->serial == 0)
         return 0;
     visible = store->working ? store->working : store->fixed;
-    return visible && layout_find_serial(visible, record->serial) ? 0 : -ENOENT;
+    if (!visible || !layout_find_serial(visible, record->serial))
+        return -ENOENT;
+    return record->wish != LOCK_WISH_RO && layout_is_immutable(visible) ? -EPERM : 0;
 }
 
 static struct core_waiter *find_kept_place(const struct core *core, const struct core_store *store,

@@ -11,7 +11,8 @@ int apply_make_grant(const struct core_request *request, struct core_grant *gran
 {
     grant->session = malloc(sizeof *grant->session);
     grant->file = request->file ? NULL : malloc(sizeof *grant->file);
-    if (grant->session && (grant->file || request->file))
+    grant->empty = layout_new();
+    if (grant->session && (grant->file || request->file) && grant->empty)
         return 0;
     core_free_grant(grant);
     return -ENOMEM;
@@ -63,18 +64,25 @@ static const enum core_event_type connected_events[LOCK_MODES] = {
     [LOCK_MODE_RW_DATA] = CORE_EVENT_RW_DATA_CONNECTED,
 };
 
-/* The writer begins with the committed layout; with an empty one if that is sealed or the writer
- * asked for it. */
+/* The writer begins with the committed layout; with an empty one if that is sealed or immutable, or
+ * the writer asked for it. An immutable one stays committed meanwhile. */
 static void begin_writing(struct apply *apply, struct core_store *store,
-                          const struct core_request *request, struct core_session *session)
+                          const struct core_request *request, struct core_session *session,
+                          struct core_grant *grant)
 {
     apply_reserve_at_grant(apply, session, request->reserve_bytes);
     apply_abandon_move(apply, store, ECANCELED);
-    if (!store->fixed || !(store->lock.sealed || request->flags & CORE_OPEN_FRESH))
+    if (!store->fixed)
         return;
-    if (store->lock.committed)
-        core_add_event(apply, CORE_EVENT_CLEARED, store, session);
-    core_drop_fixed(apply->core, store);
+    if (store->lock.sealed || request->flags & CORE_OPEN_FRESH) {
+        if (store->lock.committed)
+            core_add_event(apply, CORE_EVENT_CLEARED, store, session);
+        core_drop_fixed(apply->core, store);
+    } else if (layout_is_immutable(store->fixed)) {
+        layout_succeed(grant->empty, store->fixed);
+        store->working = grant->empty;
+        grant->empty = NULL;
+    }
 }
 
 int apply_grant(struct apply *apply, const struct core_request *request, enum lock_mode mode,
@@ -111,7 +119,7 @@ int apply_grant(struct apply *apply, const struct core_request *request, enum lo
     if (!session->implicit || mode != LOCK_MODE_RO)
         core_hold(core, session);
     if (mode == LOCK_MODE_RW)
-        begin_writing(apply, store, request, session);
+        begin_writing(apply, store, request, session, grant);
     *(mode == LOCK_MODE_RO ? &store->grants_ro : &store->grants_rw) += 1;
     core_add_event(apply, connected_events[mode], store, session);
     *session_id = session->id;
@@ -226,6 +234,8 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
 
     core_touch(apply->core, store);
     core_set_fixed(apply->core, store, commit->layout);
+    if (record->flags & CORE_COMMIT_IMMUTABLE)
+        layout_set_immutable(store->fixed);
     core_drop_spares(apply->core, store); /* they are of the old generation */
     core_discard_blob(apply->core, store->encoding);
     store->encoding = blob_ref(commit->encoding);
@@ -311,8 +321,8 @@ static int check_commit(const struct apply *apply, const struct core_store *stor
     uint32_t flags = apply->record->flags;
 
     if (flags & ~(uint32_t)(CORE_COMMIT_STAY | CORE_COMMIT_GROUP | CORE_COMMIT_CHECK |
-                            CORE_COMMIT_SEAL) ||
-        (flags & CORE_COMMIT_SEAL && flags & CORE_COMMIT_STAY))
+                            CORE_COMMIT_SEAL | CORE_COMMIT_IMMUTABLE) ||
+        (flags & CORE_COMMIT_SEAL && flags & (CORE_COMMIT_STAY | CORE_COMMIT_IMMUTABLE)))
         return -EINVAL;
     if (apply->core->lost)
         return -ENODEV;

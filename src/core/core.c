@@ -118,6 +118,7 @@ void core_free_grant(struct core_grant *grant)
 {
     free(grant->session);
     free(grant->file);
+    layout_free(grant->empty);
     *grant = (struct core_grant){0};
 }
 

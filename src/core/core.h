@@ -36,9 +36,10 @@
 
 /* Version of an encoded state. Any change of the bytes needs a new one; the frozen states in
  * tests/data show when. */
-#define CORE_STATE_VERSION 12u
-#define CORE_STATE_OLDEST  11u /* oldest version that core_decode reads */
-#define CORE_STATE_TIMES   12u /* first version with times of files */
+#define CORE_STATE_VERSION   13u
+#define CORE_STATE_OLDEST    11u /* oldest version that core_decode reads */
+#define CORE_STATE_TIMES     12u /* first version with times of files */
+#define CORE_STATE_IMMUTABLE 13u /* first version with immutable layouts */
 
 /* Bounds. A request beyond one fails: ENFILE for files, ENOMEM for gathered bytes, ENOSPC for the
  * others. All but the first and the last are shared between the users (base/share.h), as are the
@@ -201,6 +202,7 @@ struct core_file {
 struct core_grant {
     struct core_session *session;
     struct core_file *file; /* NULL if the request came through an open file (a ctl) */
+    struct layout *empty;   /* for a writer that replaces an immutable layout */
 };
 
 struct core_waiter {
@@ -239,6 +241,11 @@ struct core_ticket {
 };
 
 /*
+ * IMMUTABLE LAYOUTS. A commit may say that its layout never changes again (CORE_COMMIT_IMMUTABLE).
+ * The writer of such a store begins with an empty working copy, and thus with new memory; the
+ * committed layout stays as it is until this writer commits. So bytes behind the serial of a
+ * committed allocation of an immutable layout are always the same.
+ *
  * RESERVATIONS. A waiter that asks for a reservation gets lock and bytes together or neither: it
  * sleeps in its lock while the device (record.free_bytes, and the committed memory of its own
  * store, which a writer may replace) cannot give the bytes. Among all stores' waiters of this kind,

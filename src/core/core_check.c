@@ -40,6 +40,19 @@ static int check_order(const struct check *check, const char *kind, const struct
 
 /* ---- stores --------------------------------------------------------------------------------- */
 
+/* True if the immutable layout is committed, and a writer has none of its allocations. */
+static bool is_left_alone(const struct core_store *store, const struct core_session *writer)
+{
+    const struct layout *working = store->working;
+
+    if (!store->lock.committed || (writer && !working))
+        return false;
+    for (size_t i = 0; working && i < layout_count_allocations(working); i++)
+        if (layout_find_serial(store->fixed, layout_at_rank(working, i)->serial))
+            return false;
+    return true;
+}
+
 static int check_layouts(const struct check *check, const struct core_store *store)
 {
     const struct layout *fixed = store->fixed, *working = store->working;
@@ -60,6 +73,11 @@ static int check_layouts(const struct check *check, const struct core_store *sto
     if (working && (!writer || writer->mode != LOCK_MODE_RW))
         return core_wrong(check->failure, "store", store->id,
                           "it has a working copy without a writer");
+    if (fixed && layout_is_immutable(fixed) && !is_left_alone(store, writer))
+        return core_wrong(check->failure, "store", store->id,
+                          "its immutable layout is only sealed, or its writer could change it");
+    if (working && layout_is_immutable(working))
+        return core_wrong(check->failure, "store", store->id, "its working copy is immutable");
     if (store->lock.sealed && writer && writer->mode != LOCK_MODE_RW_DATA)
         return core_wrong(check->failure, "store", store->id,
                           "a session has RW although a layout is sealed");

@@ -29,8 +29,10 @@ static int check_spares(const struct core_store *store, struct failure *failure)
                 failure, "store", store->id,
                 "it has a spare in its own or a faster tier, or without a committed layout");
         if (layout_count_allocations(places->spares[tier]) !=
-            layout_count_allocations(store->fixed))
-            return core_wrong(failure, "store", store->id, "a spare is incomplete");
+                layout_count_allocations(store->fixed) ||
+            layout_is_immutable(places->spares[tier]) != layout_is_immutable(store->fixed))
+            return core_wrong(failure, "store", store->id,
+                              "a spare is incomplete, or not as immutable as its layout");
     }
     return 0;
 }

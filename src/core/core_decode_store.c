@@ -90,11 +90,23 @@ static struct layout *read_layout(struct input *input)
     return layout;
 }
 
+static void read_immutable(struct input *input, struct layout *fixed)
+{
+    if (input->version < CORE_STATE_IMMUTABLE || !input_bool(input))
+        return;
+    if (fixed)
+        layout_set_immutable(fixed);
+    else
+        input_refuse(input, "it is immutable without a layout");
+}
+
 /* Sets the members that a commit derives from the layout. */
 static void derive_committed(struct input *input, struct core_store *store, bool sealed)
 {
     if (sealed && !store->fixed)
         input_refuse(input, "it is sealed without a layout");
+    else if (sealed && layout_is_immutable(store->fixed))
+        input_refuse(input, "it is immutable and only sealed");
     lock_set_committed(&store->lock, store->fixed != NULL && !sealed);
     lock_set_sealed(&store->lock, sealed);
     if (store->fixed && input->error == 0)
@@ -236,6 +248,7 @@ void input_store(struct input *input)
     core_enter_name(core, store);
     store->fixed = read_layout(input);
     sealed = input_bool(input);
+    read_immutable(input, store->fixed);
     store->working = read_layout(input);
     input_fields(input, core_commit_fields, store);
     read_writers(input, store);

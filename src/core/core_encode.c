@@ -197,6 +197,7 @@ static void put_store(struct output *output, const struct core_store *store)
     put_fields(output, core_store_fields, store);
     put_layout(output, store->fixed);
     put_u8(output, store->lock.sealed);
+    put_u8(output, store->fixed && layout_is_immutable(store->fixed));
     put_layout(output, store->working);
     put_fields(output, core_commit_fields, store);
     put_u32(output, (uint32_t)store->writer_count);

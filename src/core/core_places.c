@@ -62,7 +62,7 @@ bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum 
     if (mode == LOCK_MODE_RO)
         return kind != CORE_KIND_ALLOCATION && !(flags & CORE_OPEN_ANY);
     return mode == LOCK_MODE_RW && place != CORE_PLACE_DEVICE &&
-           !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH));
+           !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH)) && !layout_is_immutable(store->fixed);
 }
 
 /* Returns the first waiter that needs the store on the device, or sound; 0 if none. A waiter for a

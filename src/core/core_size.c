@@ -70,7 +70,7 @@ static uint64_t count_layout(const struct layout *layout)
 /* Returns the bytes of an empty store. */
 static uint64_t count_empty_store(void)
 {
-    return sizeof(uint64_t) + count_fields(core_store_fields) + 1 +
+    return sizeof(uint64_t) + count_fields(core_store_fields) + 2 +
            count_fields(core_commit_fields) + 2 * COUNT_BYTES + 1 + count_fields(core_use_fields) +
            1 + CORE_TIER_COUNT + count_fields(core_places_fields);
 }

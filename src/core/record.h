@@ -39,7 +39,7 @@ enum record_type {
      * (NONBLOCK, ALLOCATION without GRACE; or the deadline has passed). -EDEADLK if it would wait
      * and the process is itself a member (without GRACE or LEAVING), or wishes RW of a session in
      * which it reads. ALLOCATION: serial 0 is an allocation still to be made (then FILE_BIND);
-     * -ENOENT if there is none of this serial. Resumes a kept place of the same process for the
+     * -ENOENT if there is none of this serial; -EPERM to write one of an immutable layout. Resumes a kept place of the same process for the
      * same store, kind, serial and wish. At its deadline: GRACE -EAGAIN, else -ETIMEDOUT and its
      * place is kept. */
     RECORD_LOCK_OPEN,
@@ -74,7 +74,8 @@ enum record_type {
      * last_error and changes nothing else. flags CORE_COMMIT_CHECK: only checks; spools pass,
      * because the caller ends them before a commit. flags CORE_COMMIT_SEAL: seals the layout
      * instead, and the session continues as RW_DATA; -EOPNOTSUPP if a process that the daemon
-     * cannot see may write; not with STAY */
+     * cannot see may write; not with STAY. flags CORE_COMMIT_IMMUTABLE: see IMMUTABLE LAYOUTS; not
+     * with SEAL */
     RECORD_COMMIT,
     /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count, memories,
      * size_bytes, aligned_bytes → out.serial/slot/rank of the first. offset: bytes that were being
@@ -229,6 +230,7 @@ enum record_type {
 #define CORE_COMMIT_GROUP       (1u << 1)
 #define CORE_COMMIT_CHECK       (1u << 2)
 #define CORE_COMMIT_SEAL        (1u << 3)
+#define CORE_COMMIT_IMMUTABLE   (1u << 4)
 #define CORE_RESERVE_AS_ACQUIRE (1u << 0)
 #define CORE_RESERVE_REPLACING  (1u << 1)
 #define CORE_DRAIN_ON           (1u << 0)

@@ -92,6 +92,24 @@ void layout_clear(struct layout *layout)
     layout->changes++;
 }
 
+void layout_succeed(struct layout *fresh, const struct layout *before)
+{
+    layout_assert_unshared(fresh);
+    assert(fresh->allocation_count == 0 && fresh->entry_count == 0);
+    fresh->next_slot = before->next_slot;
+    fresh->changes = before->changes + 1;
+}
+
+void layout_set_immutable(struct layout *layout)
+{
+    layout->is_immutable = true;
+}
+
+bool layout_is_immutable(const struct layout *layout)
+{
+    return layout->is_immutable;
+}
+
 struct layout *layout_ref(struct layout *layout)
 {
     atomic_fetch_add_explicit(&layout->holders, 1, memory_order_relaxed);
@@ -172,6 +190,7 @@ struct layout *layout_clone(const struct layout *layout)
     copy->text_bytes = layout->text_bytes;
     copy->timed_count = layout->timed_count;
     copy->times = layout->times;
+    copy->is_immutable = layout->is_immutable;
     return copy;
 }
 

@@ -137,6 +137,12 @@ bool layout_has_times(const struct layout_times *times);
  * sizes tell the memory that the bytes would need. Does not count as a change. */
 void layout_replace_memories(struct layout *layout, const uint64_t *memories);
 void layout_clear(struct layout *layout); /* removes everything; next_slot stays */
+/* Gives a new layout the counters with which a writer that replaces `before` goes on. */
+void layout_succeed(struct layout *fresh, const struct layout *before);
+/* Marks a committed layout whose bytes never change again. Clones and copies are marked alike, the
+ * encoding is not. The layout may be shared: its other holders do not read the mark. */
+void layout_set_immutable(struct layout *layout);
+bool layout_is_immutable(const struct layout *layout);
 
 /* Entries, sorted bytewise by key. */
 const struct layout_entry *layout_find_entry(const struct layout *layout, const void *key,

@@ -31,6 +31,7 @@ struct layout {
     struct layout_index by_serial; /* holds the references to the entries */
     size_t entry_count;
 
+    bool is_immutable;         /* layout_set_immutable */
     struct layout_times times; /* of the directory */
     uint64_t next_slot;
     uint64_t changes; /* layout_count_changes */

@@ -259,6 +259,8 @@ static int step_commit(void)
 
     if (one_in(3))
         record.flags = CORE_COMMIT_SEAL | (uint32_t)below(8);
+    else if (one_in(4))
+        record.flags |= CORE_COMMIT_IMMUTABLE;
     if (one_in(4))
         record.type = RECORD_TOUCH;
     else if (one_in(8))

@@ -183,6 +183,11 @@ static void make_full(void)
                                         .tag_bytes = 9,
                                         .bytes16 = {47}},
                         "fenced")) == 0);
+    record = (struct record){.type = RECORD_COMMIT, .flags = CORE_COMMIT_IMMUTABLE};
+    store = make_store("immutable");
+    record.session = must_open(store, LOCK_WISH_RW, P1);
+    require(add_memory(record.session, "file") == 0);
+    require(apply(record) == 0);
     record = (struct record){.type = RECORD_SESSION_END};
     store = make_store("sealed");
     record.session = must_open(store, LOCK_WISH_RW, P1);
@@ -329,6 +334,8 @@ static void compare_full(struct core *decoded)
     SAME(STORE("weights")->grants_rw);
     SAME(STORE("weights")->grants_ro);
     SAME(STORE("sealed")->lock.sealed);
+    SAME(layout_is_immutable(STORE("immutable")->fixed));
+    SAME(layout_is_immutable(STORE("weights")->fixed));
     SAME(STORE("sealed")->writers[0].pid);
     SAME(STORE("pooled")->use.pinned);
     SAME(STORE("pooled")->drain.id);

@@ -167,6 +167,31 @@ TAP_TEST(clear_empties_all_but_the_slot_counter)
     layout_free(layout);
 }
 
+TAP_TEST(a_mark_of_immutable_is_copied_and_not_encoded)
+{
+    struct layout *layout = layout_with(2), *clone, *next = layout_new();
+    uint8_t *bytes[2];
+    size_t sizes[2];
+
+    require(next && layout_encode(layout, &bytes[0], &sizes[0]) == 0);
+    check(!layout_is_immutable(layout));
+    layout_set_immutable(layout);
+    check(layout_is_immutable(layout));
+    clone = layout_clone(layout);
+    require(clone && layout_encode(clone, &bytes[1], &sizes[1]) == 0);
+    check(layout_is_immutable(clone));
+    check_bytes(bytes[1], sizes[1], bytes[0], sizes[0]);
+    layout_succeed(next, layout);
+    check(!layout_is_immutable(next));
+    check_int(layout_next_slot(next), layout_next_slot(layout));
+    check(layout_count_changes(next) > layout_count_changes(layout));
+    free(bytes[0]);
+    free(bytes[1]);
+    layout_free(clone);
+    layout_free(next);
+    layout_free(layout);
+}
+
 TAP_TEST(a_clone_and_its_origin_change_alone)
 {
     struct layout *origin = layout_with(3), *clone;
