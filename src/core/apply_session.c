@@ -356,6 +356,22 @@ static int check_tiers(const struct apply *apply, struct core_store *store)
     return 0;
 }
 
+/* The memory of the layout cannot be committed; the record says why. */
+static int refuse_commit(struct apply *apply, struct core_store *store)
+{
+    const struct record *record = apply->record;
+    char reason[sizeof store->last_error];
+    int error = apply_copy_name(record, reason);
+
+    if (error < 0)
+        return error;
+    if (record->count == 0 || record->count > 4095)
+        return -EINVAL;
+    memcpy(store->last_error, reason, sizeof store->last_error);
+    apply->out->noted = true;
+    return -(int)record->count;
+}
+
 int apply_commit(struct apply *apply)
 {
     const struct record *record = apply->record;
@@ -368,6 +384,8 @@ int apply_commit(struct apply *apply)
     if (error < 0)
         return error;
     store = core_store(apply->core, session->store);
+    if (record->name_bytes > 0)
+        return refuse_commit(apply, store);
     error = check_commit(apply, store);
     if (error == 0)
         error = check_tiers(apply, store);

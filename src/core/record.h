@@ -39,9 +39,9 @@ enum record_type {
      * (NONBLOCK, ALLOCATION without GRACE; or the deadline has passed). -EDEADLK if it would wait
      * and the process is itself a member (without GRACE or LEAVING), or wishes RW of a session in
      * which it reads. ALLOCATION: serial 0 is an allocation still to be made (then FILE_BIND);
-     * -ENOENT if there is none of this serial; -EPERM to write one of an immutable layout. Resumes a kept place of the same process for the
-     * same store, kind, serial and wish. At its deadline: GRACE -EAGAIN, else -ETIMEDOUT and its
-     * place is kept. */
+     * -ENOENT if there is none of this serial; -EPERM to write one of an immutable layout. Resumes
+     * a kept place of the same process for the same store, kind, serial and wish. At its deadline:
+     * GRACE -EAGAIN, else -ETIMEDOUT and its place is kept. */
     RECORD_LOCK_OPEN,
     /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) → out.session or
      * out.waiter. -EDEADLK if the file has a live session, -EBUSY if it already waits, -EBADF if
@@ -75,7 +75,7 @@ enum record_type {
      * because the caller ends them before a commit. flags CORE_COMMIT_SEAL: seals the layout
      * instead, and the session continues as RW_DATA; -EOPNOTSUPP if a process that the daemon
      * cannot see may write; not with STAY. flags CORE_COMMIT_IMMUTABLE: see IMMUTABLE LAYOUTS; not
-     * with SEAL */
+     * with SEAL. With name = the reason and count = errno the caller refuses it: sets last_error */
     RECORD_COMMIT,
     /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count, memories,
      * size_bytes, aligned_bytes → out.serial/slot/rank of the first. offset: bytes that were being
