@@ -84,8 +84,8 @@ open_files_of_worker() {
     requires root
     chmod 777 "$W"
     ctl open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export-rw 0 0 connect "$M" redeem last 1 commit
-    # F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW, and F_SEAL_EXEC where there is one
-    assert_match "$output" 'access=rw mode=0 seals=2?7 shrink=EPERM reopen=ok'
+    # F_SEAL_SHRINK | F_SEAL_GROW, after a commit F_SEAL_SEAL, and F_SEAL_EXEC where there is one
+    assert_match "$output" 'access=rw mode=0 seals=2?6 shrink=EPERM reopen=ok'
     run_logged -0 as_user "$GMSCTL" open "$W/ctl" r acquire-export ro 5000 connect "$M" redeem last 1
     assert_match "$output" 'access=r mode=0 seals=2?7 shrink=E[A-Z]+ reopen=EACCES'
     run_logged -0 as_user "$GMSCTL" open "$W/ctl" rw acquire rw 5000 export 0 0 connect "$M" redeem last 1

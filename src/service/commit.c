@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commit - computes a large commit on a helper thread
+ * commit - prepares a commit on a helper thread
  *
  * The check, encoding and hash of the largest layouts take seconds: a job makes them while the
- * session counts as in use, and the record takes them over. The session is ending meanwhile, so its
- * layout does not change; a change all the same (a spool that ends) has them computed again.
+ * session counts as in use, and the record takes them over. The same job makes the layout's memory
+ * final before it is committed (commit_memory.h). The session is ending meanwhile, so its layout
+ * does not change; a change all the same (a spool that ends) has both done again.
  */
+#include "service/commit_memory.h"
 #include "service/cost.h"
 #include "service/discard.h"
 #include "service/ending.h"
@@ -19,13 +21,17 @@ struct commit_job {
     struct task task; /* first */
     uint64_t session;
     struct core_commit *commit;
+    struct commit_memory memory;
     struct service_request *request; /* of a check; NULL: an ending waits for it */
     uint32_t flags;
 };
 
 static void run_prepare(struct job *job)
 {
-    core_commit_prepare(((struct commit_job *)job)->commit);
+    struct commit_job *preparing = (struct commit_job *)job;
+    core_commit_prepare(preparing->commit);
+    if (preparing->commit->error == 0)
+        commit_memory_run(&preparing->memory, preparing->task.service->vmm);
 }
 
 /* NULL: no memory */
@@ -38,14 +44,17 @@ static struct commit_job *job_new(struct service *s, uint64_t session, uint32_t 
     *made = (struct commit_job){.task = {.job.run = run_prepare, .end = end},
                                 .session = session,
                                 .commit = core_commit_new(s->core, session, flags)};
-    if (made->commit)
+    bool check = (flags & CORE_COMMIT_CHECK) != 0, immutable = (flags & CORE_COMMIT_IMMUTABLE) != 0;
+    if (made->commit && (check || commit_memory_begin(&made->memory, s, session, immutable) == 0))
         return made;
+    core_commit_free(made->commit);
     free(made);
     return NULL;
 }
 
-static void job_free(struct commit_job *unused)
+static void job_free(struct service *s, struct commit_job *unused)
 {
+    commit_memory_end(&unused->memory, s);
     core_commit_free(unused->commit);
     free(unused);
 }
@@ -71,20 +80,25 @@ static void end_prepare(struct service *s, struct task *task)
     if (ending && ending->preparing == preparing) {
         ending->preparing = NULL;
         ending->prepared = preparing->commit;
+        ending->error = commit_memory_explain(&preparing->memory, s, session, ending->refusal);
     } else { /* the session was over before */
         service_discard(s, free_commit, preparing->commit);
     }
+    commit_memory_end(&preparing->memory, s);
     free(preparing);
     service_end_use(s, session);
 }
 
 static bool is_ready(const struct service *s, const struct ending *ending)
 {
-    if (ending->type != ENDING_COMMIT || ending->error || ending->tries >= MAX_TRIES)
+    bool immutable = (ending->flags & CORE_COMMIT_IMMUTABLE) != 0;
+    if (ending->type != ENDING_COMMIT || ending->error ||
+        (ending->tries >= MAX_TRIES && !immutable))
         return true;
     if (ending->prepared)
         return core_commit_is_current(s->core, ending->session, ending->prepared);
-    return !core_commit_is_slow(s->core, ending->session);
+    return !core_commit_is_slow(s->core, ending->session) &&
+           !commit_memory_is_needed(s, ending->session);
 }
 
 /* Takes room for the encoding, which exists beside the one of the committed layout. */
@@ -102,6 +116,15 @@ static int take_room(struct service *s, uint64_t session)
     return error;
 }
 
+/* The record computes the commit, and memory that is not final yet is made so by the next commit;
+ * an immutable layout cannot wait for that. Returns false: no job runs. */
+static bool go_without(struct ending *ending)
+{
+    if (ending->flags & CORE_COMMIT_IMMUTABLE)
+        ending->error = -ENOMEM;
+    return false;
+}
+
 bool service_prepare_commit(struct service *s, struct in_flight *in_flight, struct ending *ending)
 {
     struct commit_job *preparing;
@@ -115,15 +138,15 @@ bool service_prepare_commit(struct service *s, struct in_flight *in_flight, stru
     ending->tries++;
     preparing = job_new(s, ending->session, ending->flags, end_prepare);
     if (!preparing)
-        return false; /* the record computes it, here and below */
+        return go_without(ending);
     ending->preparing = preparing;
     in_flight->running++;
     if (service_submit(s, SERVICE_POOL_COMPUTE, &preparing->task) == 0)
         return true;
     ending->preparing = NULL;
     in_flight->running--;
-    job_free(preparing);
-    return false;
+    job_free(s, preparing);
+    return go_without(ending);
 }
 
 /* ---- CHECK: the session does not end, so changes and transfers go on ------------------------ */
@@ -163,7 +186,7 @@ int service_check_commit(struct service *s, uint64_t session, uint32_t flags,
         checking->flags = flags;
         if (service_submit(s, SERVICE_POOL_COMPUTE, &checking->task) == 0)
             return 0;
-        job_free(checking);
+        job_free(s, checking);
     }
     answer_check(s, session, flags, NULL, request);
     service_end_use(s, session);

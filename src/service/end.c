@@ -28,6 +28,11 @@ static int apply_commit(struct service *s, const struct ending *ending,
         return -ESTALE;
     uint64_t store = session->store;
     memcpy(record.bytes16, ending->group, sizeof record.bytes16);
+    if (ending->refusal[0]) {
+        record.name = ending->refusal;
+        record.name_bytes = strlen(ending->refusal);
+        record.count = (uint64_t)-ending->error;
+    }
     int error = service_apply_record(s, &record, &outcome);
     if (error)
         return error;
@@ -59,7 +64,8 @@ static void execute_ending(struct service *s, struct ending *ending)
     int error = 0;
     switch (ending->type) {
     case ENDING_COMMIT:
-        error = ending->error ? ending->error : apply_commit(s, ending, &answer);
+        error =
+            ending->error && !ending->refusal[0] ? ending->error : apply_commit(s, ending, &answer);
         break;
     case ENDING_ABORT:
     case ENDING_EXIT:

@@ -40,6 +40,7 @@ struct ending {
     struct commit_job *preparing; /* COMMIT: the job that prepares it; NULL: none now */
     struct core_commit *prepared; /* COMMIT: computed in advance for the record; NULL: nothing */
     unsigned tries;
+    char refusal[256]; /* COMMIT: why its memory cannot be committed, with `error`; "" */
     struct service_request *request; /* NULL: no request waits */
     struct ending *next;
 };

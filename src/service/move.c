@@ -229,6 +229,8 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     op->store = store->id;
     op->to = to;
     op->tier = service_tiers[to];
+    op->seals =
+        op->tier == VMM_TIER_DEVICE && vmm_can_finish(s->vmm) && layout_is_immutable(store->fixed);
     op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
                                                                                : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));

@@ -65,6 +65,7 @@ struct move_op {
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes, charged_bytes; /* charged to the tier's account: for all pieces; for the
                                            pieces made so far */
+    bool seals;                         /* its memory becomes immutable, as the layout is */
     bool no_victims; /* no store can leave for it: it fails once no memory is on its way */
     int error;
     struct move_op *next;

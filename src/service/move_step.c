@@ -3,7 +3,8 @@
  * move_step - the steps of a move on helper threads
  *
  * First they make its memory, then copy its bytes, then sync them to the disk if that is the
- * target. Where the store has a copy in the tier already, they verify that copy instead.
+ * target, or make the memory immutable if the layout is. Where the store has a copy in the tier
+ * already, they verify that copy instead.
  */
 #include "service/client_error.h"
 #include "service/move_op.h"
@@ -15,11 +16,15 @@
 static int make_memory(struct move_part *part, struct piece *piece)
 {
     struct service *s = part->op->service;
+    bool is_final = piece->tier == VMM_TIER_DEVICE && !part->op->seals;
     int error = vmm_create_in(s->vmm, piece->tier, piece->moving_bytes, &piece->memory);
+    if (!error && is_final)
+        error = vmm_finish(s->vmm, &piece->memory);
     if (!error && s->host.admit_descriptor(s->host.context, piece->memory.fd) != 0)
         error = -ENFILE;
     if (error)
         return service_error_for_client(error);
+    piece->memory.final = is_final;
     part->described += piece_describe(piece, &piece->memory, part->batch + part->described);
     part->made++;
     return 0;
@@ -118,7 +123,7 @@ static void run_copy(struct job *job)
     }
 }
 
-/* ---- the disk ------------------------------------------------------------------------------ */
+/* ---- the disk, immutable memory ------------------------------------------------------------ */
 
 static int probe_ends(struct vmm *vmm, const struct vmm_piece *piece)
 {
@@ -127,19 +132,31 @@ static int probe_ends(struct vmm *vmm, const struct vmm_piece *piece)
                  : vmm_probe(vmm, piece, piece->aligned_bytes - VMM_PROBE_BYTES, VMM_PROBE_BYTES);
 }
 
+static int settle(struct move_op *op, uint32_t index)
+{
+    struct vmm *vmm = op->service->vmm;
+    if (move_op_verifies(op))
+        return probe_ends(vmm, &op->sources[index]->memory);
+    struct vmm_piece *made = &op->pieces[index]->memory;
+    int error = vmm_sync(vmm, made);
+    if (!error && op->seals) {
+        error = vmm_make_immutable(vmm, made);
+        made->final = made->immutable = error == 0;
+    }
+    return error;
+}
+
 static void run_settle(struct job *job)
 {
     struct move_part *part = (struct move_part *)job;
     struct move_op *op = part->op;
-    struct vmm *vmm = op->service->vmm;
     part->error = 0;
     for (unsigned i = 0; i < MOVE_DISK_COUNT && !part->error; i++) {
         uint32_t index = (uint32_t)atomic_fetch_add(&op->taken, 1);
         part->is_over = index >= op->count;
         if (part->is_over)
             break;
-        part->error = move_op_verifies(op) ? probe_ends(vmm, &op->sources[index]->memory)
-                                           : vmm_sync(vmm, &op->pieces[index]->memory);
+        part->error = settle(op, index);
     }
 }
 
@@ -166,7 +183,7 @@ static bool begin_next_phase(struct move_op *op)
 {
     bool copies = op->state == MOVE_MAKES,
          copied = op->state == MOVE_COPIES || op->state == MOVE_AGAIN;
-    if (!copies && (!copied || op->tier != VMM_TIER_DISK))
+    if (!copies && (!copied || (op->tier != VMM_TIER_DISK && !op->seals)))
         return false;
     move_op_go(op, copies ? MOVE_COPIES : MOVE_SYNCS);
     atomic_store(&op->taken, 0);

@@ -157,6 +157,14 @@ static int open_member_file(struct service *s, const struct service_open *open,
     return service_open_in(s, open, session, caller, answer);
 }
 
+/* Returns true while the store shows a layout that never changes, to readers and in their
+ * sessions. */
+static bool is_immutable(const struct service *s, uint64_t store)
+{
+    const struct core_store *shown = core_find_store(s->core, store);
+    return shown && layout_is_immutable(core_get_layout(s->core, shown));
+}
+
 static int check_open(const struct service *s, const struct service_open *open,
                       const struct service_caller *caller)
 {
@@ -168,7 +176,10 @@ static int check_open(const struct service *s, const struct service_open *open,
         const struct region *region = core_find_region(s->core, open->serial);
         return region ? service_check_region_right(caller->uid, region->uid) : -ENOENT;
     }
-    return service_check_right(s, open->store, caller, wanted);
+    int error = service_check_right(s, open->store, caller, wanted);
+    if (!error && open->write && open->kind == CORE_KIND_ALLOCATION && is_immutable(s, open->store))
+        error = -EPERM;
+    return error;
 }
 
 int service_open(struct service *s, const struct service_open *open,

@@ -27,6 +27,23 @@ uint64_t service_count_readers(const struct core_store *store)
     return count;
 }
 
+const char *service_get_unmappable_reason(const struct service *s, const struct core_store *store)
+{
+    const struct layout *layout = store->fixed;
+    if (!layout || !layout_is_immutable(layout))
+        return "its layout is not immutable";
+    if (!vmm_can_finish(s->vmm))
+        return "the memory of this device cannot be mapped as a file";
+    if (store->places.place != CORE_PLACE_DEVICE)
+        return "it is not on the device: promote it";
+    for (size_t i = 0; i < layout_count_allocations(layout); i++) {
+        const struct piece *piece = idvec_find(&s->pieces.all, layout_at_rank(layout, i)->memory);
+        if (!piece || !piece->memory.immutable)
+            return "its memory was committed before, when it could still be written: load it anew";
+    }
+    return NULL;
+}
+
 /* Finds the file, its store and its session, if that is alive. A `ctl` has none after the end of
  * its session, and may take another. */
 static int find(const struct service *s, uint64_t file, const struct core_file **found,

@@ -51,6 +51,9 @@ struct blob *service_get_shown_layout(const struct core_store *store);
 uint64_t service_count_changes(const struct service *s);
 uint64_t service_count_readers(const struct core_store *store);
 
+/* Returns why clients cannot map the memory of an immutable layout; NULL if they can. */
+const char *service_get_unmappable_reason(const struct service *s, const struct core_store *store);
+
 /* Returns the store with the waiter that holds off this store's requests for device memory; NULL if
  * there is none. */
 const struct core_store *service_get_ahead(const struct service *s, const struct core_store *store);

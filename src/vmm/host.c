@@ -237,7 +237,7 @@ static int host_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
     if (error == 0)
         error = host_commit_make(&host->commit, made.fd, 0, aligned_bytes);
     if (error == 0 && seal)
-        error = memfd_seal(made.fd);
+        error = memfd_fix_size(made.fd);
     if (error < 0)
         close_pair(&made);
     else
@@ -256,7 +256,9 @@ static int host_adopt(struct vmm_device *device, struct vmm_piece *piece)
             return fd;
         piece->fd_readonly = fd;
     }
-    piece->sealed = piece->sealed || memfd_is_sealed(piece->fd);
+    piece->sealed = piece->sealed || memfd_has_fixed_size(piece->fd);
+    piece->final = memfd_is_final(piece->fd);
+    piece->immutable = memfd_is_immutable(piece->fd);
     if (!piece->sealed && fstat(piece->fd, &stat) == 0 &&
         (uint64_t)stat.st_size > piece->aligned_bytes)
         piece->aligned_bytes = (uint64_t)stat.st_size; /* grown for a write that was not recorded */
@@ -406,7 +408,13 @@ static int host_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_
     }
     if (error == 0 && aligned_bytes < piece->aligned_bytes)
         error = ftruncate(piece->fd, (off_t)aligned_bytes) < 0 ? -errno : 0;
-    return error < 0 ? error : memfd_seal(piece->fd);
+    return error < 0 ? error : memfd_fix_size(piece->fd);
+}
+
+static int host_finish(struct vmm_device *device, const struct vmm_piece *piece, bool immutable)
+{
+    (void)device;
+    return immutable ? memfd_make_immutable(piece->fd) : memfd_finish(piece->fd);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -489,6 +497,7 @@ const struct vmm_backend vmm_backend_host = {
     .populate = host_populate,
     .grow = host_grow,
     .seal = host_seal,
+    .finish = host_finish,
     .read = host_read,
     .write = host_write,
     .duplicate = host_duplicate,

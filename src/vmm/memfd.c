@@ -17,6 +17,13 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
+/* Since Linux 5.1. */
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
 /* Held while a file's mode is not 0. */
 static pthread_mutex_t mode_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_kept_out; /* this process was seen to have no right to override modes */
@@ -87,21 +94,65 @@ int memfd_close_to_others(int fd)
     return fchmod(fd, 0) < 0 ? -errno : 0;
 }
 
+static int add_seals(int fd, int seals)
+{
+    return fcntl(fd, F_ADD_SEALS, seals) < 0 ? -errno : 0;
+}
+
+static bool has_seals(int fd, int seals)
+{
+    int present = fcntl(fd, F_GET_SEALS);
+
+    return present >= 0 && (present & seals) == seals;
+}
+
+int memfd_fix_size(int fd)
+{
+    return add_seals(fd, SIZE_SEALS);
+}
+
 int memfd_seal(int fd)
 {
-    return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ? -errno : 0;
+    return add_seals(fd, SIZE_SEALS | F_SEAL_SEAL);
+}
+
+bool memfd_has_fixed_size(int fd)
+{
+    return has_seals(fd, SIZE_SEALS);
+}
+
+/* A process may add seals until F_SEAL_SEAL is there, so they are looked at after that. */
+int memfd_finish(int fd)
+{
+    int error = add_seals(fd, F_SEAL_SEAL);
+
+    if (has_seals(fd, F_SEAL_WRITE) || has_seals(fd, F_SEAL_FUTURE_WRITE))
+        return -EPERM;
+    return has_seals(fd, F_SEAL_SEAL) ? 0 : error;
+}
+
+int memfd_make_immutable(int fd)
+{
+    int error = add_seals(fd, SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
+
+    if (memfd_is_immutable(fd))
+        return 0;
+    return error == -EPERM || error == -EINVAL ? -EOPNOTSUPP : error;
+}
+
+bool memfd_is_final(int fd)
+{
+    return has_seals(fd, F_SEAL_SEAL);
+}
+
+bool memfd_is_immutable(int fd)
+{
+    return has_seals(fd, SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
 }
 
 bool memfd_is_file(int fd)
 {
     return fcntl(fd, F_GET_SEALS) >= 0;
-}
-
-bool memfd_is_sealed(int fd)
-{
-    int seals = fcntl(fd, F_GET_SEALS);
-
-    return seals >= 0 && (seals & F_SEAL_SEAL) && (seals & F_SEAL_SHRINK) && (seals & F_SEAL_GROW);
 }
 
 /* O_NONBLOCK: otherwise a lease would delay the open, mostly for 45 s. The flag is cleared

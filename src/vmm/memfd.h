@@ -30,9 +30,19 @@ int memfd_open_readonly(int fd);
 /* Closes the file to all other processes, except those that may override modes, or run as its user
  * and change them. */
 int memfd_close_to_others(int fd);
-/* Makes the size final. */
+/* Makes the size final. Processes that may write the file can still add seals. */
+int memfd_fix_size(int fd);
+bool memfd_has_fixed_size(int fd);
+/* The same, and no process can add seals any more. */
 int memfd_seal(int fd);
-bool memfd_is_sealed(int fd);
+/* Lets no process add seals any more. -EPERM: one has sealed the file against writes before. */
+int memfd_finish(int fd);
+/* Lets no process ever change the bytes again, nor add seals. -EBUSY: a process has the file mapped
+ * for writing; -EOPNOTSUPP: it is no memfd, or memfd_finish or memfd_seal was called before. May
+ * take 0.2 s. */
+int memfd_make_immutable(int fd);
+bool memfd_is_final(int fd); /* no seal can be added; also a file of memfd_make_in */
+bool memfd_is_immutable(int fd);
 /* Returns true for a file in memory; a GPU's descriptor is none. */
 bool memfd_is_file(int fd);
 /* Opens a file that is closed to others again, read-only or not, with a description of its own. An

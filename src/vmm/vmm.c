@@ -347,6 +347,30 @@ int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
     return 0;
 }
 
+bool vmm_can_finish(const struct vmm *vmm)
+{
+    return vmm->backend->finish != NULL;
+}
+
+static int finish(struct vmm *vmm, const struct vmm_piece *piece, bool immutable)
+{
+    if (piece->fd < 0 || !piece->sealed || piece->tier != VMM_TIER_DEVICE)
+        return -EINVAL;
+    if (!vmm->backend->finish)
+        return immutable ? -EOPNOTSUPP : 0;
+    return vmm->backend->finish(&vmm->device, piece, immutable);
+}
+
+int vmm_finish(struct vmm *vmm, const struct vmm_piece *piece)
+{
+    return finish(vmm, piece, false);
+}
+
+int vmm_make_immutable(struct vmm *vmm, const struct vmm_piece *piece)
+{
+    return finish(vmm, piece, true);
+}
+
 /* The caller has checked against the size; this guards the memory itself. */
 static bool is_inside(const struct vmm_piece *piece, size_t bytes, uint64_t offset)
 {

@@ -112,6 +112,8 @@ struct vmm_piece {
     uint64_t aligned_bytes; /* committed memory */
     enum vmm_tier tier;
     bool sealed;
+    bool final;     /* vmm_finish or vmm_make_immutable has succeeded */
+    bool immutable; /* its bytes never change again */
     /* For GPUs, and host memory beside them: number of this memory in its tier, never reused; 0:
      * not needed. */
     uint64_t serial;
@@ -254,6 +256,16 @@ int vmm_settle(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes);
 bool vmm_can_settle(const struct vmm *vmm);
 /* Seals a spool: its size is final, the tail is zero; its descriptors may be new ones. */
 int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes);
+/* Processes with a writable descriptor of host memory can seal it (fcntl(2), F_ADD_SEALS), until
+ * one of these two, which wants a sealed piece of the device. The caller then sets `final`, and
+ * `immutable` after the second. Any thread.
+ * vmm_finish: no process can seal it any more. -EPERM: one has sealed it against writes.
+ * vmm_make_immutable: nor write it. -EBUSY: a process has it mapped for writing; -EOPNOTSUPP: the
+ * memory is a GPU's, or vmm_finish came first. May take 0.2 s. */
+int vmm_finish(struct vmm *vmm, const struct vmm_piece *piece);
+int vmm_make_immutable(struct vmm *vmm, const struct vmm_piece *piece);
+/* Returns false if processes can never seal the device's memory: the two calls are not needed. */
+bool vmm_can_finish(const struct vmm *vmm);
 /* Closes the descriptors that the piece had before it was sealed, if they differ. */
 void vmm_drop_former(struct vmm_piece *piece);
 /* Transfer all bytes, or return a negative errno; the caller has checked the bounds. */

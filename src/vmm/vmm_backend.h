@@ -58,6 +58,8 @@ struct vmm_backend {
     /* Writes zeros from `size_bytes` to `aligned_bytes`, frees the memory behind, seals. */
     int (*seal)(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
                 uint64_t aligned_bytes);
+    /* Optional: else no process can seal the memory. See vmm_finish, vmm_make_immutable. */
+    int (*finish)(struct vmm_device *device, const struct vmm_piece *piece, bool immutable);
     /* Optional: else a spool's memory is its final memory. */
     int (*settle)(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
                   uint64_t aligned_bytes);

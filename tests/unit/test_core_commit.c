@@ -212,6 +212,23 @@ TAP_TEST(a_commit_can_be_tried_without_being_made)
     check_int(apply(check), -EINVAL);
 }
 
+TAP_TEST(a_commit_that_the_caller_refuses_notes_why_and_changes_nothing_else)
+{
+    core_start();
+    uint64_t store = make_store("weights"), session = must_open(store, LOCK_WISH_RW, P1);
+    struct record refusal = {.type = RECORD_COMMIT, .session = session, .count = EBUSY};
+
+    require(add_memory(session, "w") == 0);
+    check_int(apply(named(refusal, "its memory is mapped")), -EBUSY);
+    check_int(out.noted, 1);
+    check_str(core_find_store(core, store)->last_error, "its memory is mapped");
+    check_int(state(store), LOCK_STATE_RW);
+    refusal.count = 0;
+    check_int(apply(named(refusal, "without an errno")), -EINVAL);
+    check_int(commit(session), 0);
+    check_str(core_find_store(core, store)->last_error, "");
+}
+
 TAP_TEST(what_is_still_spooled_passes_a_check)
 {
     core_start();

@@ -129,6 +129,7 @@ TAP_TEST(readers_cannot_write_and_nobody_can_resize)
     check(mmap(NULL, 4 * MIB, PROT_WRITE, MAP_SHARED, reader, 0) == MAP_FAILED && errno == EACCES);
     check(ftruncate(writer, 0) < 0 && errno == EPERM);
     check(fallocate(writer, 0, 4 * MIB, 2 * MIB) < 0 && errno == EPERM);
+    check_int(vmm_finish(vmm, &piece), 0);
     check(fcntl(writer, F_ADD_SEALS, F_SEAL_WRITE) < 0 && errno == EPERM);
     check_int(fcntl(reader, F_GETFD), FD_CLOEXEC);
     check_int(fcntl(writer, F_GETFD), FD_CLOEXEC);

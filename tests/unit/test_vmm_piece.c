@@ -76,13 +76,15 @@ TAP_TEST(sealed_piece_cannot_be_resized)
     vmm_close(vmm);
 }
 
-TAP_TEST(sealed_piece_takes_no_further_seals)
+TAP_TEST(final_piece_takes_no_further_seals)
 {
     struct vmm_piece piece;
 
     open_host(64 * MIB);
     require(vmm_create(vmm, 4 * MIB, true, &piece) == 0);
     check_int(fcntl(piece.fd, F_GET_SEALS) & SIZE_SEALS, SIZE_SEALS);
+    check_int(vmm_finish(vmm, &piece), 0);
+    check_int(vmm_finish(vmm, &piece), 0);
     check(fcntl(piece.fd, F_ADD_SEALS, F_SEAL_WRITE) < 0 && errno == EPERM);
     vmm_destroy(vmm, &piece);
     vmm_close(vmm);

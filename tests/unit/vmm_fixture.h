@@ -26,7 +26,7 @@
 #define ERROR_BYTES 512
 #define CYCLES      1000
 #define THREADS     8
-#define SIZE_SEALS  (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define SIZE_SEALS  (F_SEAL_SHRINK | F_SEAL_GROW)
 
 __attribute__((unused)) static char root[FAKE_PATH_BYTES];
 __attribute__((unused)) static char error[ERROR_BYTES];

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory is made final before its commit: nothing in between lets a client change an immutable
+ * layout, or surprise the next writer. */
+#include "service_fixture.h"
+
+#include "service/moves.h"
+#include "service/parked.h"
+#include "service/service_internal.h"
+#include "service/views.h"
+
+#include <sys/mman.h>
+
+static struct client writer, reader;
+
+static const struct core_store *store(void)
+{
+    return core_find_store(service_get_core(service), store_id());
+}
+
+static struct piece *piece_at(size_t rank)
+{
+    const struct layout_allocation *allocation =
+        layout_at_rank(core_get_layout(service_get_core(service), store()), rank);
+
+    return idvec_find(&service->pieces.all, allocation->memory);
+}
+
+static void allocate(struct client *client)
+{
+    struct service_actor by = {.file = client->ctl, .caller = &client->caller};
+    struct service_alloc alloc = {.size_bytes = 1, .count = 2, .name = "w0", .tag = ""};
+
+    client->answers = 0;
+    defers = true; /* memory is never made before the call returns */
+    require(in_step(service_alloc(service, &by, &alloc, &client->request)) == 0);
+    run_deferred();
+    require(client->answers == 1 && client->error == 0);
+}
+
+static int commit(struct client *client, uint32_t flags)
+{
+    struct service_actor by = {.file = client->ctl, .caller = &client->caller};
+
+    client->answers = 0;
+    require(in_step(service_commit(service, &by, flags, NULL, &client->request)) == 0);
+    return client->answers ? client->error : 1;
+}
+
+static void begin_writing(void)
+{
+    open_ctl(&writer, 7);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    require(writer.answers == 1 && writer.error == 0);
+    allocate(&writer);
+}
+
+static void start_writing(void)
+{
+    service_start();
+    begin_writing();
+    require(in_step(service_note_writer(service, store()->lock.sessions[0].id, 0,
+                                        writer.caller.processes[0])) == 0);
+}
+
+/* A descriptor as a client gets it, mapped for writing. */
+static void *map_for_writing(size_t rank)
+{
+    void *at;
+    int fd;
+
+    require(vmm_duplicate(vmm, &piece_at(rank)->memory, true, &fd) == 0);
+    at = mmap(NULL, FIXTURE_GRAIN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    require(at != MAP_FAILED);
+    close(fd);
+    return at;
+}
+
+static int seals_of(size_t rank)
+{
+    return fcntl(piece_at(rank)->memory.fd, F_GET_SEALS) & ~0x20; /* F_SEAL_EXEC */
+}
+
+#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+TAP_TEST(memory_of_a_plain_commit_takes_no_seals_any_more)
+{
+    start_writing();
+    check_int(seals_of(1), SIZE_SEALS);
+    check_int(commit(&writer, 0), 0);
+    check_int(seals_of(0), SIZE_SEALS | F_SEAL_SEAL);
+    check_int(seals_of(1), SIZE_SEALS | F_SEAL_SEAL);
+    check(!layout_is_immutable(store()->fixed));
+    service_end();
+}
+
+TAP_TEST(memory_of_an_immutable_commit_is_sealed_before_its_record)
+{
+    start_writing();
+    defers = true;
+    commit(&writer, CORE_COMMIT_IMMUTABLE);
+    check(writer.answers == 0 && store()->fixed == NULL);
+    run_deferred();
+    check_int(writer.error, 0);
+    check_int(seals_of(0), SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
+    check(layout_is_immutable(store()->fixed));
+    check(service_get_unmappable_reason(service, store()) == NULL);
+    service_end();
+}
+
+TAP_TEST(a_writable_mapping_fails_an_immutable_commit_by_name)
+{
+    void *at;
+
+    start_writing();
+    at = map_for_writing(1);
+    check_int(commit(&writer, CORE_COMMIT_IMMUTABLE), -EBUSY);
+    check_str(store()->last_error, "process 7 has allocation w1 mapped for writing: unmap it, then "
+                                   "commit again");
+    check(store()->fixed == NULL && store()->lock.held[LOCK_MODE_RW] == 1);
+    munmap(at, FIXTURE_GRAIN);
+    check_int(commit(&writer, CORE_COMMIT_IMMUTABLE), 0);
+    check_str(store()->last_error, "");
+    check(service_get_unmappable_reason(service, store()) == NULL);
+    service_end();
+}
+
+TAP_TEST(a_writable_mapping_harms_no_plain_commit)
+{
+    void *at;
+
+    start_writing();
+    at = map_for_writing(0);
+    check_int(commit(&writer, 0), 0);
+    munmap(at, FIXTURE_GRAIN);
+    service_end();
+}
+
+TAP_TEST(memory_that_a_client_sealed_is_refused_by_a_plain_commit_alone)
+{
+    start_writing();
+    require(fcntl(piece_at(0)->memory.fd, F_ADD_SEALS, F_SEAL_WRITE) == 0);
+    check_int(commit(&writer, 0), -EINVAL);
+    check_str(store()->last_error,
+              "allocation w0 is sealed against writes (F_SEAL_WRITE): commit it as immutable, or "
+              "remove it and make it anew");
+    check_int(commit(&writer, CORE_COMMIT_IMMUTABLE), 0);
+    service_end();
+}
+
+TAP_TEST(memory_that_was_committed_before_makes_the_layout_immutable_by_promise)
+{
+    start_writing();
+    require(commit(&writer, 0) == 0);
+    close_file(writer.ctl);
+    open_ctl(&writer, 8);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    check_int(commit(&writer, CORE_COMMIT_IMMUTABLE), 0);
+    check(layout_is_immutable(store()->fixed));
+    check(service_get_unmappable_reason(service, store()) != NULL);
+    service_end();
+}
+
+TAP_TEST(a_next_writer_of_an_immutable_store_begins_with_other_memory)
+{
+    uint64_t before;
+
+    start_writing();
+    require(commit(&writer, CORE_COMMIT_IMMUTABLE) == 0);
+    before = layout_at_rank(store()->fixed, 0)->memory;
+    close_file(writer.ctl);
+    begin_writing();
+    check(layout_at_rank(store()->working, 0)->memory != before);
+    check_int(vmm_write(vmm, &piece_at(0)->memory, "x", 1, 0), 0);
+    check_int(commit(&writer, 0), 0);
+    check(idvec_find(&service->pieces.all, before) == NULL);
+    service_end();
+}
+
+TAP_TEST(an_allocation_of_an_immutable_store_is_opened_for_reading_alone)
+{
+    struct service_open open = {.kind = CORE_KIND_ALLOCATION, .read = true};
+
+    start_writing();
+    require(commit(&writer, CORE_COMMIT_IMMUTABLE) == 0);
+    reader = new_client(9, 0);
+    open.store = store_id();
+    open.serial = layout_at_rank(store()->fixed, 0)->serial;
+    require(in_step(service_open(service, &open, &reader.caller, &reader.request)) == 0);
+    check_int(reader.error, 0);
+    open.write = true; /* in the session of the same process as well */
+    require(in_step(service_open(service, &open, &reader.caller, &reader.request)) == 0);
+    check_int(reader.error, -EPERM);
+    service_end();
+}
+
+/* The worker dies between seal and record: the client commits again at the next one. */
+TAP_TEST(a_next_worker_commits_what_the_last_one_had_sealed)
+{
+    start_writing();
+    for (size_t i = 0; i < 2; i++)
+        require(vmm_make_immutable(vmm, &piece_at(i)->memory) == 0);
+    service_restart();
+    check(piece_at(0)->memory.immutable);
+    check_int(commit(&writer, CORE_COMMIT_IMMUTABLE), 0);
+    check(service_get_unmappable_reason(service, store()) == NULL);
+    service_restart();
+    check(layout_is_immutable(store()->fixed));
+    check(service_get_unmappable_reason(service, store()) == NULL);
+    service_end();
+}
+
+static void move_to(enum core_place place)
+{
+    struct record record = {.type = RECORD_MOVE_BEGIN, .store = store_id(), .kind = place};
+
+    require(in_step(service_move_store(service, &record)) == 0);
+    check_int(store()->places.place, place);
+}
+
+TAP_TEST(a_store_that_comes_back_to_the_device_is_sealed_there_again)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    start_writing();
+    require(vmm_write(vmm, &piece_at(0)->memory, "hello", 5, 0) == 0);
+    require(commit(&writer, CORE_COMMIT_IMMUTABLE) == 0);
+    close_file(writer.ctl);
+    move_to(CORE_PLACE_HOST);
+    check(service_get_unmappable_reason(service, store()) != NULL);
+    move_to(CORE_PLACE_DEVICE);
+    check_int(seals_of(0), SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
+    check(service_get_unmappable_reason(service, store()) == NULL);
+    service_end();
+    fixture_host_bytes = 0;
+}
+
+TAP_TEST(a_plain_store_that_comes_back_takes_no_seals)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    start_writing();
+    require(commit(&writer, 0) == 0);
+    close_file(writer.ctl);
+    move_to(CORE_PLACE_HOST);
+    move_to(CORE_PLACE_DEVICE);
+    check_int(seals_of(0), SIZE_SEALS | F_SEAL_SEAL);
+    service_end();
+    fixture_host_bytes = 0;
+}
