@@ -216,6 +216,9 @@ struct gmsfs_ioc_metadata {
 #define GMSFS_COMMIT_GROUP (1u << 1) /* `group` is set */
 #define GMSFS_COMMIT_CHECK (1u << 2) /* answer as a commit would, publish nothing */
 #define GMSFS_COMMIT_SEAL  (1u << 3) /* seal: the session continues with RW_DATA. Not with STAY */
+/* The layout never changes again, and its memory can be written by no process. Not with SEAL.
+ * EBUSY: a process has it mapped for writing; `info` names it as last_error. */
+#define GMSFS_COMMIT_IMMUTABLE (1u << 4)
 
 struct gmsfs_ioc_commit {
     uint32_t flags; /* in */

@@ -15,9 +15,22 @@ static void reply_all_written(struct fs_request *request, const struct service_a
     fuse_reply_write(request->req, request->bytes);
 }
 
+/* Reads the one word that changes what a commit does. */
+static uint32_t read_commit_flags(const char *from, size_t size)
+{
+    static const char word[] = "immutable";
+    size_t bytes = sizeof word - 1;
+    if (size < bytes || memcmp(from, word, bytes) != 0)
+        return 0;
+    while (bytes < size && strchr(" \t\n", from[bytes]))
+        bytes++;
+    return bytes == size ? CORE_COMMIT_IMMUTABLE : 0;
+}
+
 /* Ends the session that the file joined when it was opened, otherwise the session of which the
  * caller is a member now. */
-static void end_session(fuse_req_t req, const struct node *node, size_t size, uint64_t fh)
+static void end_session(fuse_req_t req, const struct node *node, const char *from, size_t size,
+                        uint64_t fh)
 {
     static const uint8_t no_group[16];
     struct fs *fs = fs_of(req);
@@ -34,7 +47,8 @@ static void end_session(fuse_req_t req, const struct node *node, size_t size, ui
         return;
     request->bytes = size;
     if (node->kind == NODE_COMMIT)
-        error = service_commit(fs->service, &by, 0, no_group, &request->service);
+        error = service_commit(fs->service, &by, read_commit_flags(from, size), no_group,
+                               &request->service);
     else if (node->kind == NODE_SEAL)
         error = service_commit(fs->service, &by, CORE_COMMIT_SEAL, no_group, &request->service);
     else
@@ -88,7 +102,7 @@ static void write_abort(fuse_req_t req, const struct node *node, const char *fro
     memcpy(order, from, copied);
     order[copied] = '\0';
     if (strncmp(order, "revoke", strlen("revoke")) != 0) {
-        end_session(req, node, size, fh);
+        end_session(req, node, from, size, fh);
         return;
     }
     if (copied < size)
@@ -152,5 +166,5 @@ void fs_control_write(fuse_req_t req, const struct node *node, const char *from,
     else if (node->kind == NODE_ABORT)
         write_abort(req, node, from, size, info->fh);
     else
-        end_session(req, node, size, info->fh);
+        end_session(req, node, from, size, info->fh);
 }

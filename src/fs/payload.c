@@ -78,9 +78,10 @@ int payload_check_alloc_each(const struct gmsfs_ioc_alloc_each *alloc)
 
 int payload_check_commit(const struct gmsfs_ioc_commit *commit)
 {
-    uint32_t known =
-        GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP | GMSFS_COMMIT_CHECK | GMSFS_COMMIT_SEAL;
-    bool both = commit->flags & GMSFS_COMMIT_STAY && commit->flags & GMSFS_COMMIT_SEAL;
+    uint32_t known = GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP | GMSFS_COMMIT_CHECK |
+                     GMSFS_COMMIT_SEAL | GMSFS_COMMIT_IMMUTABLE;
+    bool both = commit->flags & GMSFS_COMMIT_SEAL &&
+                commit->flags & (GMSFS_COMMIT_STAY | GMSFS_COMMIT_IMMUTABLE);
     return commit->flags & ~known || both ? -EINVAL : 0;
 }
 

@@ -288,6 +288,17 @@ static void add_lock(struct json_text *json, const struct fs *fs, const struct c
     add_writers(json, store);
 }
 
+/* Whether the committed layout never changes, and its memory can be mapped as a file. */
+static void add_immutable(struct json_text *json, const struct fs *fs,
+                          const struct core_store *store)
+{
+    bool immutable = store->fixed && layout_is_immutable(store->fixed);
+    const char *why = service_get_unmappable_reason(fs->service, store);
+    json_text_bool(json, "immutable", immutable);
+    json_text_bool(json, "mappable", !why);
+    json_text_string(json, "mappable_reason", immutable ? why : NULL);
+}
+
 static void add_layout(struct json_text *json, const struct fs *fs, const struct core_store *store)
 {
     static const uint8_t none[16];
@@ -300,6 +311,7 @@ static void add_layout(struct json_text *json, const struct fs *fs, const struct
     json_text_number(json, "entry_bytes", layout_entry_bytes(layout));
     add_hex(json, "layout_hash", has_hash ? store->hash : NULL);
     json_text_number(json, "generation", store->generation);
+    add_immutable(json, fs, store);
     add_hex(json, "group", has_group ? store->group : NULL);
 }
 

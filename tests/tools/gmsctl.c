@@ -268,6 +268,8 @@ static const struct op {
     {"forget", op_forget, ""},
     {"poke", op_poke, "INDEX OFFSET DATA"},
     {"peek", op_peek, "INDEX OFFSET BYTES"},
+    {"map-memory", op_map_memory, "INDEX"}, /* for writing */
+    {"unmap-memory", op_unmap_memory, ""},
     {"seek-memory", op_seek_memory, "INDEX OFFSET"},
     {"position", op_position, "INDEX"},
     {"alarm", op_alarm, "MS"},

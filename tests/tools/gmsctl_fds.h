@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -301,6 +302,30 @@ static int op_poke(char **arg)
     ssize_t wrote = pwrite(memory_of(arg[0]), from.data, from.size, (off_t)number(arg[1]));
     free(from.data);
     return result(wrote);
+}
+
+static struct { /* the last mapping */
+    void *at;
+    size_t bytes;
+} mapped;
+
+/* Maps all of it for writing. */
+static int op_map_memory(char **arg)
+{
+    int fd = memory_of(arg[0]);
+    struct stat stat;
+
+    if (fstat(fd, &stat) < 0)
+        return -errno;
+    mapped.bytes = (size_t)stat.st_size;
+    mapped.at = mmap(NULL, mapped.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return mapped.at == MAP_FAILED ? -errno : 0;
+}
+
+static int op_unmap_memory(char **arg)
+{
+    (void)arg;
+    return munmap(mapped.at, mapped.bytes) < 0 ? -errno : 0;
 }
 
 static int op_seek_memory(char **arg)

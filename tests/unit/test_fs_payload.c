@@ -98,7 +98,11 @@ TAP_TEST(a_commit_has_flags_that_go_together)
     check_int(payload_check_commit(&commit), 0);
     commit.flags = GMSFS_COMMIT_SEAL | GMSFS_COMMIT_STAY;
     check_int(payload_check_commit(&commit), -EINVAL);
-    commit.flags = 16;
+    commit.flags = GMSFS_COMMIT_IMMUTABLE | GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP;
+    check_int(payload_check_commit(&commit), 0);
+    commit.flags = GMSFS_COMMIT_IMMUTABLE | GMSFS_COMMIT_SEAL;
+    check_int(payload_check_commit(&commit), -EINVAL);
+    commit.flags = 32;
     check_int(payload_check_commit(&commit), -EINVAL);
 }
 

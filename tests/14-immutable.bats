@@ -1,0 +1,145 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Immutable layouts: what is committed never changes, whoever asks and whatever ends.
+#
+# shellcheck disable=SC2016,SC2030,SC2031 # jq programs; each test is a subshell
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+    [[ $BACKEND == host ]] || skip 'memory of a GPU cannot be sealed'
+    start_mount
+    W=$M/weights
+    # a writer with a descriptor of one allocation
+    WRITER=(open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export-rw 0 0 connect "$M" redeem last 1)
+}
+
+# make_immutable: an immutable layout with one allocation `a`, through files alone.
+make_immutable() {
+    (
+        exec 3<>"$W/lock"
+        printf 'hello' >"$W/allocations/a"
+        echo immutable >"$W/commit"
+    )
+    assert_state weights COMMITTED
+}
+
+# is_immutable: `info` says that it is, and mapped as well.
+is_immutable() {
+    assert_eq "$(info_of weights '"\(.immutable) \(.mappable) \(.mappable_reason)"')" 'true true null'
+    assert_eq "$(head -c 5 "$W/allocations/a")" hello
+}
+
+@test "the word immutable on commit makes the layout immutable, any other does not" {
+    (
+        exec 3<>"$W/lock"
+        printf 'hello' >"$W/allocations/a"
+        echo immutably >"$W/commit"
+    )
+    assert_eq "$(info_of weights .immutable)" false
+    make_immutable
+    is_immutable
+    assert_eq "$(info_of weights .last_error)" null
+}
+
+@test "an allocation of an immutable layout cannot be opened for writing, by root neither" {
+    make_immutable
+    run_logged '!' bash -c 'echo x >>"$1/allocations/a"' sh "$W"
+    assert_match "$output" 'Operation not permitted'
+    run_logged '!' truncate -s 0 "$W/allocations/a"
+    run_logged '!' rm "$W/allocations/a"
+    run_logged '!' mv "$W/allocations/a" "$W/allocations/b"
+    run_logged '!' touch "$W/allocations/a"
+    run_logged '!' setfattr -n user.gmsfs.tag -v x "$W/allocations/a"
+    is_immutable
+}
+
+@test "a writer begins with nothing, and an abort leaves the immutable layout" {
+    make_immutable
+    before=$(cat "$W/layout_hash")
+    run_logged -0 bash -ec 'exec 3<>"$1/lock"; ls "$1/allocations"; echo x >"$1/allocations/a"
+        echo 1 >"$1/abort"' sh "$W"
+    assert_eq "$output" ''
+    is_immutable
+    assert_eq "$(cat "$W/layout_hash")" "$before"
+}
+
+@test "a plain commit replaces an immutable layout, and gives its memory back" {
+    make_immutable
+    run_logged -0 bash -ec 'exec 3<>"$1/lock"; truncate -s 10 "$1/allocations/b"
+        echo 1 >"$1/commit"' sh "$W"
+    assert_eq "$(names "$W/allocations")" b
+    assert_eq "$(info_of weights .immutable)" false
+    wait_until 5 used_is 2097152
+}
+
+@test "a process that has the memory mapped for writing fails the commit, and is named" {
+    expect EBUSY "${WRITER[@]}" map-memory 0 commit-flags 16
+    assert_eq "$(info_of weights '"\(.state) \(.immutable)"')" 'EMPTY false'
+    assert_match "$(info_of weights .last_error)" \
+        '^process [0-9]+ \(gmsctl\) has allocation a mapped for writing: unmap it, then commit again$'
+    ctl "${WRITER[@]}" map-memory 0 unmap-memory commit-flags 16
+    assert_eq "$(info_of weights '"\(.mappable) \(.last_error)"')" 'true null'
+}
+
+@test "the process that wrote the memory cannot write it after an immutable commit" {
+    expect EPERM "${WRITER[@]}" poke 0 0 hello commit-flags 16 poke 0 0 jello
+    is_immutable
+    expect EPERM "${WRITER[@]}" commit-flags 16 map-memory 0
+}
+
+@test "memory committed before without the word is immutable by promise, and info says so" {
+    ctl "${WRITER[@]}" poke 0 0 hello commit
+    ctl open "$W/ctl" rw acquire rw 0 commit-flags 16
+    assert_eq "$(info_of weights '"\(.immutable) \(.mappable)"')" 'true false'
+    assert_match "$(info_of weights .mappable_reason)" 'committed before'
+    run_logged '!' bash -c 'echo x >>"$1/allocations/a"' sh "$W"
+}
+
+@test "a user who may only read gets memory that cannot be written, and no writer's open" {
+    requires root
+    make_immutable
+    run_logged '!' as_user bash -c 'echo x >>"$1/allocations/a"' sh "$W"
+    assert_match "$output" 'Permission denied'
+    run_logged -0 as_user cat "$W/allocations/a"
+    chmod 777 "$W"
+    run_logged '!' as_user bash -c 'echo x >>"$1/allocations/a"' sh "$W"
+    assert_match "$output" 'Operation not permitted'
+    is_immutable
+}
+
+@test "a demoted store is not mappable, and is again when it is back" {
+    stop_mount
+    start_mount host_size=64M
+    W=$M/weights
+    make_immutable
+    cli -0 demote "$W"
+    assert_eq "$(info_of weights '"\(.immutable) \(.mappable)"')" 'true false'
+    assert_eq "$(head -c 5 "$W/allocations/a")" hello
+    run_logged '!' bash -c 'echo x >>"$1/allocations/a"' sh "$W"
+    cli -0 promote "$W"
+    is_immutable
+}
+
+@test "kill -9 of the worker, before and after the commit, loses no seal" {
+    (
+        exec 3<>"$W/lock"
+        printf 'hello' >"$W/allocations/a"
+        kill_worker
+        echo immutable >"$W/commit"
+    )
+    is_immutable
+    kill_worker
+    is_immutable
+    run_logged '!' bash -c 'echo x >>"$1/allocations/a"' sh "$W"
+}
+
+@test "an upgrade keeps an immutable layout and its seals" {
+    requires root
+    make_immutable
+    cli -0 upgrade "$M"
+    is_immutable
+}
