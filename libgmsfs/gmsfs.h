@@ -296,12 +296,15 @@ GMSFS_API int gmsfs_disconnect(gmsfs_t *handle);
  *
  * flags: GMSFS_COMMIT_STAY: the session continues as a reader's, and no writer can get in between;
  *   without it the lock is released. GMSFS_COMMIT_GROUP: store `group` with the layout.
+ *   GMSFS_COMMIT_IMMUTABLE: the layout never changes again, and host memory of it can be written by
+ *   no process; the next writer begins with an empty layout.
  * group: 16 bytes, with GMSFS_COMMIT_GROUP; else NULL.
  * The mappings of this handle stay. They become read-only first, for every device that could write
  * them, and become writable again if the commit is refused.
  * Errors: -ENOLCK (not the writer); -EBUSY: a stream is capturing, or an allocation is still being
- *   written to by its file; -EINVAL: an allocation has no memory, or an entry points outside of its
- *   allocation (the store's `info` names it as last_error).
+ *   written to by its file, or (IMMUTABLE) another process has memory of it mapped for writing;
+ *   -EINVAL: an allocation has no memory, or is sealed against writes (not IMMUTABLE), or an entry
+ *   points outside of its allocation (the store's `info` names both as last_error).
  */
 GMSFS_API int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group);
 
@@ -428,16 +431,16 @@ GMSFS_API int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count,
 /*
  * gmsfs_commit_group - commit the writer's layouts of several stores, with one new group id
  *
- * flags: GMSFS_COMMIT_STAY or 0, as in gmsfs_commit. id: optional, 16 bytes; also written when the
- * call fails half-way. Before the first commit it checks that all locks are still held, and that no
- * store would refuse its layout. The store with the lowest id is committed last, because every
- * connect_group begins there.
- * A failure before the first commit has changed nothing. After a failure half-way (a session is
- * revoked, a mount dies) the stores before it are committed; the others still have their RW lock
- * and their work (gmsfs_granted_lock tells). Then either repair the cause and gmsfs_commit each
- * with GMSFS_COMMIT_GROUP and this id, or disconnect them; in the second case the group is not
- * whole, and the next RW_OR_RO loads it again, as after a crash here.
- * Errors: as gmsfs_commit; -ENOLCK: not the writer of each; -EINVAL: also a store twice.
+ * flags: GMSFS_COMMIT_STAY and GMSFS_COMMIT_IMMUTABLE, as in gmsfs_commit. id: optional, 16 bytes;
+ * also written when the call fails half-way. Before the first commit it checks that all locks are
+ * still held, and that no store would refuse its layout. The store with the lowest id is committed
+ * last, because every connect_group begins there. A failure before the first commit has changed
+ * nothing. After a failure half-way (a session is revoked, a mount dies) the stores before it are
+ * committed; the others still have their RW lock and their work (gmsfs_granted_lock tells). Then
+ * either repair the cause and gmsfs_commit each with GMSFS_COMMIT_GROUP and this id, or disconnect
+ * them; in the second case the group is not whole, and the next RW_OR_RO loads it again, as after a
+ * crash here. Errors: as gmsfs_commit; -ENOLCK: not the writer of each; -EINVAL: also a store
+ * twice.
  */
 GMSFS_API int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags,
                                  uint8_t *id);

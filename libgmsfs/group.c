@@ -328,7 +328,7 @@ int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags, ui
     uint8_t bytes[16];
     int error;
 
-    if (flags & ~GMSFS_COMMIT_STAY)
+    if (flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_IMMUTABLE))
         return -EINVAL;
     error = gfs_group_enter(&group, handles, NULL, count);
     if (!error)

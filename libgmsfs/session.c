@@ -258,6 +258,52 @@ static int session_protect(struct gmsfs_store *handle, enum gmsfs_access access)
     return error;
 }
 
+struct session_again {
+    struct gmsfs_store *handle;
+    const struct gfs_mapping *mapping;
+    enum gmsfs_access access;
+};
+
+static int session_take_again(void *context, const struct gfs_item *given, int *fd)
+{
+    const struct session_again *again = context;
+    const struct gfs_mapping *mapping = again->mapping;
+    struct gfs_memory *memory = &again->handle->memory;
+    int error;
+
+    if (given->aligned_bytes != mapping->aligned_bytes)
+        return -ESTALE;
+    error = gfs_memory_map(memory, mapping->va, mapping->aligned_bytes, again->access, *fd);
+    return error ? error
+                 : gfs_memory_settle(memory, mapping->va, mapping->aligned_bytes, again->access,
+                                     mapping->devices);
+}
+
+/* Maps host memory anew at its address: a mapping by a writable descriptor counts as writable,
+ * whatever its rights are now. */
+static int session_map_again(struct gmsfs_store *handle, enum gmsfs_access access)
+{
+    struct session_again again = {.handle = handle, .access = access};
+    int error = 0;
+
+    for (size_t i = 0; i < handle->map.mapping_count && !error; i++) {
+        again.mapping = handle->map.mappings + i;
+        if (session_is_writable(again.mapping, handle))
+            error =
+                gfs_export_slot(handle, again.mapping->slot, access, session_take_again, &again);
+        if (error == -ENOENT) /* freed under its mapping */
+            error = 0;
+    }
+    return error;
+}
+
+static int session_set_access(struct gmsfs_store *handle, enum gmsfs_access access, unsigned flags)
+{
+    return flags & GMSFS_COMMIT_IMMUTABLE && handle->memory.kind == &gfs_memory_host
+               ? session_map_again(handle, access)
+               : session_protect(handle, access);
+}
+
 static int session_publish_layout(struct gmsfs_store *handle, struct gmsfs_ioc_commit *commit)
 {
     int error = gfs_ioctl(handle, GMSFS_IOC_COMMIT, commit);
@@ -277,11 +323,11 @@ static int session_close_and_publish(struct gmsfs_store *handle, struct gmsfs_io
         error = gfs_memory_synchronise(&handle->memory);
     if (error)
         return error;
-    error = session_protect(handle, GMSFS_ACCESS_READ);
+    error = session_set_access(handle, GMSFS_ACCESS_READ, commit->flags);
     if (!error)
         error = session_publish_layout(handle, commit);
     if (error)
-        session_protect(handle, GMSFS_ACCESS_WRITE);
+        session_set_access(handle, GMSFS_ACCESS_WRITE, commit->flags);
     return error;
 }
 
@@ -308,7 +354,7 @@ int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group)
 {
     int error;
 
-    if (flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP) ||
+    if (flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP | GMSFS_COMMIT_IMMUTABLE) ||
         !(flags & GMSFS_COMMIT_GROUP) != !group)
         return -EINVAL;
     error = gfs_enter(handle);

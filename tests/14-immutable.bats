@@ -143,3 +143,23 @@ is_immutable() {
     cli -0 upgrade "$M"
     is_immutable
 }
+
+# ---- by the command --------------------------------------------------------------------------
+
+@test "load --immutable seals, a load replaces it whole, and a failed one leaves it" {
+    write_tensors "$T/one.safetensors" 5000000 3
+    write_tensors "$T/two.safetensors" 4096
+    cli -0 load --immutable "$W" "$T/one.safetensors"
+    assert_eq "$(info_of weights '"\(.immutable) \(.mappable) \(.entries)"')" 'true true 2'
+    cli -1 load "$W" "$T/none.safetensors"
+    assert_eq "$(info_of weights '"\(.immutable) \(.entries)"')" 'true 2'
+    cli -0 load "$W" "$T/two.safetensors"
+    assert_eq "$(info_of weights '"\(.immutable) \(.mappable) \(.entries)"')" 'false false 1'
+}
+
+@test "load --group --immutable seals each store" {
+    write_tensors "$T/one.safetensors" 5000
+    mkdir "$M/other"
+    cli -0 load --group --immutable "$W=$T/one.safetensors" "$M/other=$T/one.safetensors"
+    assert_eq "$(info_of weights .mappable)$(info_of other .mappable)" truetrue
+}

@@ -33,6 +33,7 @@ def publish(
     timeout: Optional[float] = None,
     tag: Union[str, Mapping[str, str]] = "weights",
     chunk_bytes: Optional[int] = None,
+    immutable: bool = False,
 ) -> None:
     """Replaces the contents of a store by these tensors, and commits them.
 
@@ -42,12 +43,13 @@ def publish(
     buffer protocol. One memory under several names is stored once.
     tag: tensors with one tag sleep and wake together (Store.sleep): one for all, or a dict with the tags of
     some tensors by name, while the others have "weights". Tensors with different tags share no allocation.
+    immutable: no process can ever change these tensors; the next writer begins with an empty store.
     metadata: a dict of str to str, kept as safetensors keeps it, in the entry __metadata__.
     The same tensors in the same order give the same layout_hash, that of `gmsfs load` for a file with
     them. After any failure nothing is committed.
     """
     if isinstance(target, Store):
-        target.publish(tensors, metadata, tag=tag, chunk_bytes=chunk_bytes)
+        target.publish(tensors, metadata, tag=tag, chunk_bytes=chunk_bytes, immutable=immutable)
         return
     store = find_or_make(target)
     with store:
@@ -58,7 +60,7 @@ def publish(
             store._handle.connect(abi.MODE_RW, timeout, plan.aligned_bytes)
         except NoMemory as error:
             raise _full(error, plan.aligned_bytes) from None
-        write(store, plan, chunk_bytes, store.commit)
+        write(store, plan, chunk_bytes, lambda: store.commit(immutable=immutable))
 
 
 def _address_of(tensor: Any) -> int:

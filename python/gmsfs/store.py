@@ -362,12 +362,15 @@ class Store(Sleeper):
         chunk_bytes: Optional[int] = None,
         stay: bool = False,
         seal: bool = False,
+        immutable: bool = False,
     ) -> None:
         """Replaces the contents of the store by these tensors, and commits, or seals instead (commit_layout).
         See gmsfs.publish."""
         if stay and seal:
             raise ValueError("a seal leaves the Store a writer: stay and seal exclude each other")
-        end = self.commit_layout if seal else lambda: self.commit(stay)
+        if seal and immutable:
+            raise ValueError("a sealed layout's bytes may change: seal and immutable exclude each other")
+        end = self.commit_layout if seal else lambda: self.commit(stay, immutable=immutable)
         self._write(tensors, metadata, tag, chunk_bytes, end)
 
     def write(
@@ -387,18 +390,21 @@ class Store(Sleeper):
 
         write(self, Plan(self._path, tensors, metadata, tag, chunk_bytes), chunk_bytes, end)
 
-    def commit(self, stay: bool = False, *, group: Optional[str] = None) -> None:
+    def commit(self, stay: bool = False, *, group: Optional[str] = None, immutable: bool = False) -> None:
         """Publishes the writer's layout. stay: continues as a reader, and no writer gets in between; else
         the lock is released. A writer's tensors become read-only. group: 32 hex digits, to repair a
-        Group.commit that failed half-way."""
+        Group.commit that failed half-way. immutable: the layout never changes again, and no process can
+        write its memory; Busy if another process has it mapped for writing."""
         handle = self._touch()
         flags, raw = abi.COMMIT_STAY if stay else 0, None
+        if immutable:
+            flags |= abi.COMMIT_IMMUTABLE
         if group is not None:
             flags |= abi.COMMIT_GROUP
             raw = (ctypes.c_uint8 * abi.GROUP_BYTES)(*_hex(group, abi.GROUP_BYTES, "a group's id"))
         result = handle.lib.gmsfs_commit(handle.pointer, flags, raw)
-        if result == -errno.EINVAL:
-            raise handle.error("gmsfs_commit", errno.EINVAL, self._last_error())
+        if result == -errno.EINVAL or (immutable and result == -errno.EBUSY):
+            raise handle.error("gmsfs_commit", -result, self._last_error())
         handle.check("gmsfs_commit", result)
         self._note_commit()
 

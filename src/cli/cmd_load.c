@@ -42,7 +42,7 @@ static int load_commit(struct load *load)
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    error = gmsfs_commit(load->handle, 0, NULL);
+    error = gmsfs_commit(load->handle, load_commit_flags(load), NULL);
     if (error) {
         load_explain_commit(load, error);
     } else {
@@ -145,6 +145,9 @@ static const struct cli_option options[] = {
      "size of the allocations that tensors are packed into (default: 2G on\n"
      "a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"
      "to 2G)"},
+    {"--immutable", 0, NULL, cli_take_flag, offsetof(struct load_choice, load.immutable),
+     "the layout never changes again: its memory in the host is sealed\n"
+     "against writes, and the next writer begins with an empty store"},
     {"--threads", 0, "N", cli_take_threads, offsetof(struct load_choice, load.threads),
      "threads that copy, 1 to 256 (default: one for each CPU, at most 16;\n"
      "to a GPU at most 12; for each GPU where there are several)"},

@@ -33,6 +33,7 @@ struct load {
     uint64_t threads; /* 0: choose the best number */
     enum direct_use direct;
     bool quiet;
+    bool immutable;          /* commits a layout that never changes again */
     struct staging *staging; /* shared by all loads of a group */
 
     /* Planned. */
@@ -89,6 +90,7 @@ int load_check_space(struct load *load); /* also fills needed_bytes */
 int load_clear(struct load *load);
 int load_explain_allocation(const struct load *load, int error); /* CLI_FAILURE */
 int load_put_metadata(struct load *load);
+unsigned load_commit_flags(const struct load *load); /* GMSFS_COMMIT_* */
 void load_explain_commit(const struct load *load, int error);
 /* Aborts the writer's work; returns the state of the store in words. NULL: store_make_undo() will
  * remove the store. */

@@ -339,7 +339,7 @@ static int group_commit(struct load_group *group, uint8_t id[16])
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    error = gmsfs_commit_group(group->handles, group->count, 0, id);
+    error = gmsfs_commit_group(group->handles, group->count, load_commit_flags(group->ranks), id);
     if (error) {
         group_explain_commit(group, id, error);
     } else {

@@ -147,11 +147,16 @@ int load_put_metadata(struct load *load)
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
+unsigned load_commit_flags(const struct load *load)
+{
+    return load->immutable ? GMSFS_COMMIT_IMMUTABLE : 0;
+}
+
 void load_explain_commit(const struct load *load, int error)
 {
     char why[LAST_ERROR_BYTES];
 
-    if (error != -EINVAL) {
+    if (error != -EINVAL && !(error == -EBUSY && load->immutable)) {
         store_explain_call(load->handle, &load->memory, "commit", error);
         return;
     }

@@ -189,6 +189,31 @@ class Publishing(StoreCase):
                 {name: bytes(view) for name, view in store.views().items()}, {"old": b"1"}
             )
 
+    def read_info(self):
+        with open(os.path.join(self.path, "info"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_what_is_immutable_stays_in_the_hands_of_its_writer_and_readers(self):
+        gmsfs.publish(self.path, {"w": numpy.arange(100)}, immutable=True)
+        with gmsfs.open(self.path) as store:
+            numpy.testing.assert_array_equal(store.tensors()["w"], numpy.arange(100))
+            host = store.info.memory == "host"
+        self.assertEqual(self.read_info()["immutable"], True)
+        self.assertEqual(self.read_info()["mappable"], host)
+        with gmsfs.open(self.path, "rw") as store:
+            store.publish({"w": numpy.arange(7)}, immutable=True, stay=True)
+            numpy.testing.assert_array_equal(store.tensors()["w"], numpy.arange(7))
+        self.assertEqual(self.read_info()["mappable"], host)
+
+    def test_a_plain_publish_replaces_what_was_immutable(self):
+        gmsfs.publish(self.path, {"old": b"1"}, immutable=True)
+        gmsfs.publish(self.path, {"new": b"2"})
+        self.assertEqual(self.read_info()["immutable"], False)
+
+    def test_a_seal_cannot_be_immutable(self):
+        with gmsfs.open(self.path, "rw") as store:
+            self.assertRaises(ValueError, store.publish, {}, seal=True, immutable=True)
+
     def test_a_store_that_only_reads_cannot_publish(self):
         gmsfs.publish(self.path, {"old": b"1"})
         with gmsfs.open(self.path) as store:
