@@ -20,6 +20,7 @@ static const char *const fd_keys[HANDOVER_FDS] = {
     [HANDOVER_GMS_MEMORY] = "gms-memory",
     [HANDOVER_CONTROL] = "control",
     [HANDOVER_KEEP] = "keep",
+    [HANDOVER_BACKINGS] = "backings",
 };
 
 static const char *const journal_keys[] = {"journal-head", "journal-transactions-0",

@@ -33,6 +33,7 @@ enum handover_fd { /* single descriptors; -1 if none */
     HANDOVER_GMS_MEMORY,
     HANDOVER_CONTROL, /* the channels of a worker */
     HANDOVER_KEEP,
+    HANDOVER_BACKINGS, /* the table of files registered with the kernel (backings.h) */
     HANDOVER_FDS,
 };
 

@@ -148,6 +148,15 @@ int holdings_take(struct holdings *holdings, struct service_kept **out, size_t *
     return 0;
 }
 
+int holdings_find_readonly(const struct holdings *holdings, uint64_t memory)
+{
+    const struct holding *holding =
+        is_no_memory(memory) ? NULL
+                             : idvec_find(&holdings->items, memory | SERVICE_MEMORY_READONLY);
+
+    return holding ? holding->fd : -1;
+}
+
 size_t holdings_count_all(const struct holdings *holdings)
 {
     return holdings->items.count;

@@ -41,6 +41,8 @@ void holdings_drop_unread(struct holdings *holdings);
  * descriptors, and the holdings are empty. For a process that has inherited them. -ENOMEM */
 int holdings_take(struct holdings *holdings, struct service_kept **kept, size_t *count);
 void holdings_free(struct holdings *holdings);
+/* Returns the read-only descriptor of this memory; -1 if there is none. */
+int holdings_find_readonly(const struct holdings *holdings, uint64_t memory);
 /* Both cover every kind of holding. */
 size_t holdings_count_all(const struct holdings *holdings);
 struct holding holdings_at(const struct holdings *holdings, size_t index);

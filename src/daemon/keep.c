@@ -26,9 +26,9 @@ void keep_close(struct keep *keep)
 
 /* Receives the answer to this question; answers that earlier calls failed to receive come first and
  * are skipped. The caller holds the mutex. */
-static int receive_ack(struct keep *keep, uint64_t question)
+static int receive_ack(struct keep *keep, uint64_t question, uint64_t *value)
 {
-    struct wire_message answer;
+    struct wire_message answer = {0};
     int passed_fd = -1;
     int error;
 
@@ -38,19 +38,27 @@ static int receive_ack(struct keep *keep, uint64_t question)
         if (error)
             return error;
     } while (answer.type == WIRE_ACK && answer.id != question);
+    *value = answer.value;
     return answer.type == WIRE_ACK ? answer.error : -EPROTO;
 }
 
-/* Sends, and waits until the keeper has done it. */
-static int ask(struct keep *keep, struct wire_batch *batch, const int *fds)
+/* Sends, and waits until the keeper has done it. *value: of its answer. */
+static int ask_value(struct keep *keep, struct wire_batch *batch, const int *fds, uint64_t *value)
 {
     pthread_mutex_lock(&keep->mutex);
     batch->head.id = ++keep->questions;
     int error = wire_send_batch(keep->fd, batch, fds);
     if (!error)
-        error = receive_ack(keep, batch->head.id);
+        error = receive_ack(keep, batch->head.id, value);
     pthread_mutex_unlock(&keep->mutex);
     return error;
+}
+
+static int ask(struct keep *keep, struct wire_batch *batch, const int *fds)
+{
+    uint64_t value;
+
+    return ask_value(keep, batch, fds, &value);
 }
 
 static size_t batch_of(size_t left)
@@ -110,4 +118,15 @@ void keep_drop(struct keep *keep, const uint64_t *memories, size_t count)
                       " more are free: %s",
                       memories[done], batch.head.value - 1, strerror(-error));
     }
+}
+
+int keep_back(struct keep *keep, uint64_t memory, uint32_t *number)
+{
+    struct wire_batch batch = {.head = {.type = WIRE_BACK, .value = 1},
+                               .memories = {{.id = memory}}};
+    uint64_t value = 0;
+    int error = ask_value(keep, &batch, NULL, &value);
+
+    *number = (uint32_t)value;
+    return error;
 }

@@ -106,6 +106,8 @@ static int make_anew(struct keeper *keeper)
     if (!error)
         error = fs_ledger_make(&keeper->ledger_fd, &keeper->ledger);
     if (!error)
+        error = backings_make(&keeper->backings);
+    if (!error)
         error = journal_make_files(&keeper->journal);
     if (!error && keeper->setup->options->gms)
         error = rpc_make_memory(&keeper->gms_memory_fd);
@@ -269,6 +271,7 @@ static void end_given(struct keeper *keeper)
     gms_sockets_forget(&keeper->gms);
     journal_close_files(&keeper->journal);
     holdings_free(&keeper->holdings);
+    backings_free(&keeper->backings);
 }
 
 static void end(struct keeper *keeper)
@@ -296,6 +299,7 @@ static void end(struct keeper *keeper)
         keeper_detach(keeper);
     file_close_fd(&keeper->gms_memory_fd);
     holdings_free(&keeper->holdings);
+    backings_free(&keeper->backings);
     fdstore_clear(&keeper->store);
     if (keeper->is_serving && keeper->status) /* without memory of the device: it takes long */
         keeper_keep_journal(keeper);
@@ -326,6 +330,7 @@ int keeper_main(const struct keeper_setup *setup)
         .audit_fd = -1,
         .gms_memory_fd = -1,
         .ledger_fd = -1,
+        .backings.fd = -1,
         .program.fd = -1,
         .visit.fd = -1,
         .journal = {-1, {-1, -1}, {-1, -1}},

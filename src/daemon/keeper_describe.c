@@ -32,6 +32,8 @@ int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
     handover->fds[HANDOVER_GMS_MEMORY] = keeper->gms_memory_fd;
     handover->fds[HANDOVER_CONTROL] = control_fd;
     handover->fds[HANDOVER_KEEP] = keep_fd;
+    if (control_fd < 0) /* no worker gets the table */
+        handover->fds[HANDOVER_BACKINGS] = keeper->backings.fd;
     handover->mount = keeper->mount;
     handover->gms = keeper->gms;
     handover->journal = keeper->journal;

@@ -198,8 +198,10 @@ static void tell_gms_sockets(const struct keeper *keeper)
 /* Passes everything that a worker needs, which is the same for the next one. */
 static void pass_all(struct keeper *keeper)
 {
+    const struct wire_message fuse = {.type = WIRE_FUSE, .value = keeper->backings.fd >= 0};
+
     pass_audit(keeper);
-    keeper_tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
+    keeper_send(keeper, &fuse, keeper->fuse_fd);
     for (size_t i = 0; i < keeper->gms.count; i++)
         pass_gms_socket(keeper, &keeper->gms.items[i]);
     if (keeper->listen_fd >= 0)
@@ -323,14 +325,24 @@ bool keeper_on_control(struct keeper *keeper)
     return true;
 }
 
-/* Takes the descriptors: holds all of them, or none. */
-static int keep_batch(struct holdings *holdings, const struct wire_batch *batch, const int *fds)
+static void drop_batch(struct keeper *keeper, const struct wire_batch *batch)
 {
+    for (size_t i = 0; i < batch->head.value; i++) {
+        backings_remove(&keeper->backings, keeper->fuse_fd, batch->memories[i].id);
+        holdings_drop(&keeper->holdings, batch->memories[i].id);
+    }
+}
+
+/* Takes the descriptors: holds all of them, or none. */
+static int keep_batch(struct keeper *keeper, const struct wire_batch *batch, const int *fds)
+{
+    struct holdings *holdings = &keeper->holdings;
     size_t count = (size_t)batch->head.value, kept = 0;
     int error = 0;
 
     while (kept < count && !error) {
         const struct wire_memory *memory = &batch->memories[kept];
+        backings_remove(&keeper->backings, keeper->fuse_fd, memory->id);
         error = holdings_add(holdings, memory->id, fds[kept], memory->bytes);
         kept++;
     }
@@ -341,6 +353,34 @@ static int keep_batch(struct holdings *holdings, const struct wire_batch *batch,
     for (size_t i = kept; i < count; i++)
         close(fds[i]);
     return error;
+}
+
+/* Registers the file that this keeper holds itself, by a read-only descriptor. */
+static int back(struct keeper *keeper, uint64_t memory, uint64_t *number)
+{
+    int fd = holdings_find_readonly(&keeper->holdings, memory);
+    uint32_t made = 0;
+    int error =
+        fd < 0 ? -ENOENT : backings_add(&keeper->backings, keeper->fuse_fd, memory, fd, &made);
+
+    *number = made;
+    return error;
+}
+
+/* Carries out a batch whose descriptors, if any, belong to this call. */
+static void do_batch(struct keeper *keeper, const struct wire_batch *batch, const int *fds,
+                     struct wire_message *answer)
+{
+    switch (batch->head.type) {
+    case WIRE_DROP: /* it is answered, because the memory is free only then */
+        drop_batch(keeper, batch);
+        break;
+    case WIRE_BACK:
+        answer->error = back(keeper, batch->memories[0].id, &answer->value);
+        break;
+    default:
+        answer->error = keep_batch(keeper, batch, fds);
+    }
 }
 
 /* Answers a helper, which waits for it without a limit. A stopped worker reads no answer, and the
@@ -359,6 +399,13 @@ static void answer_helper(struct keeper *keeper, const struct wire_message *answ
                   strerror(-error));
 }
 
+static bool is_known_batch(const struct wire_batch *batch)
+{
+    uint32_t type = batch->head.type;
+
+    return type == WIRE_KEEP || type == WIRE_DROP || (type == WIRE_BACK && batch->head.value == 1);
+}
+
 bool keeper_on_keep(struct keeper *keeper)
 {
     struct wire_batch batch;
@@ -367,7 +414,7 @@ bool keeper_on_keep(struct keeper *keeper)
 
     if (will_come_again(error))
         return false;
-    if (!error && batch.head.type != WIRE_KEEP && batch.head.type != WIRE_DROP)
+    if (!error && !is_known_batch(&batch))
         error = -EPROTO;
     if (error && error != -EMFILE) {
         if (error != -EPIPE) /* SIGCHLD reports the end of the worker */
@@ -377,15 +424,13 @@ bool keeper_on_keep(struct keeper *keeper)
         return false;
     }
     struct wire_message answer = {.type = WIRE_ACK, .id = batch.head.id};
-    if (batch.head.type == WIRE_DROP) { /* it is answered, because the memory is free only then */
-        for (size_t i = 0; i < batch.head.value; i++)
-            holdings_drop(&keeper->holdings, batch.memories[i].id);
-    } else {
-        answer.error = error ? error : keep_batch(&keeper->holdings, &batch, fds);
-        if (answer.error)
-            log_error("%s: cannot hold the descriptors of memory or of a connection: %s",
-                      keeper_path(keeper), strerror(-answer.error));
-    }
+    if (error)
+        answer.error = error;
+    else
+        do_batch(keeper, &batch, fds, &answer);
+    if (answer.error && batch.head.type == WIRE_KEEP)
+        log_error("%s: cannot hold the descriptors of memory or of a connection: %s",
+                  keeper_path(keeper), strerror(-answer.error));
     fdstore_settle(&keeper->store);
     if (keeper->is_detached)
         holdings_drop_unread(&keeper->holdings);

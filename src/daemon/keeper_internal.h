@@ -13,6 +13,7 @@
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H
 
+#include "daemon/backings.h"
 #include "daemon/fdstore.h"
 #include "daemon/gms_sockets.h"
 #include "daemon/handover.h"
@@ -122,6 +123,7 @@ struct keeper {
     struct gms_sockets gms; /* the keeper's copies; the worker accepts */
     struct mountinfo mount;
     struct holdings holdings;
+    struct backings backings;
     struct journal_files journal;
     int gms_memory_fd; /* memory of GMS clients' connections; -1 if none are served */
     int ledger_fd;

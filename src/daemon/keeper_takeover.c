@@ -232,6 +232,11 @@ int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failur
     keeper->journal = handover->journal;
     keeper->holdings = handover->holdings;
     error = fs_ledger_map(keeper->ledger_fd, &keeper->ledger);
+    int damage =
+        backings_take(&keeper->backings, handover->fds[HANDOVER_BACKINGS], keeper->fuse_fd);
+    if (damage)
+        return failure_set(failure, damage, "cannot take the table of mapped files: %s",
+                           strerror(-damage));
     return error ? failure_set(failure, error, "cannot map the ledger: %s", strerror(-error)) : 0;
 }
 

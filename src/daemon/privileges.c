@@ -18,8 +18,9 @@
 #define AT_REST (BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_SYS_RESOURCE))
 /* For seeing the processes of others where /proc hides them; else not permitted (for_callers). */
 #define SEES_HIDDEN BIT(CAP_SYS_PTRACE)
-/* For mounting, for writing the audit and binding GMS's sockets in directories of other users, also
- * sticky ones, and for narrowing the capabilities that a worker can gain. */
+/* For mounting and for registering files of memory, for writing the audit and binding GMS's sockets
+ * in directories of other users, also sticky ones, and for narrowing the capabilities that a worker
+ * can gain. */
 #define RAISED (BIT(CAP_SYS_ADMIN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_SETPCAP))
 
 static bool is_keeper; /* true in its just forked children too */
@@ -114,6 +115,13 @@ void privileges_rest(void)
 {
     if (is_keeper)
         use(AT_REST | SEES_HIDDEN);
+}
+
+bool privileges_may_register(void)
+{
+    struct sets sets;
+
+    return get_sets(&sets) && (sets.permitted & BIT(CAP_SYS_ADMIN));
 }
 
 void privileges_become_worker(bool writes_anywhere)

@@ -19,6 +19,8 @@ void privileges_begin_keeper(void);
 /* For the keeper, or a child of it that has just been forked. */
 void privileges_raise(void);
 void privileges_rest(void);
+/* Returns true if the keeper may register files with the kernel (CAP_SYS_ADMIN). */
+bool privileges_may_register(void);
 /* For a child of the keeper; it cannot be undone. `writes_anywhere`: the worker writes in
  * directories of other users too. */
 void privileges_become_worker(bool writes_anywhere);

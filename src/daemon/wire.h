@@ -26,7 +26,8 @@ enum wire_type {
     WIRE_UNMOUNT, /* a client asks for it; the worker has closed its listener */
     WIRE_ENDED,   /* id: files that were still open */
     /* keeper to worker, control */
-    WIRE_FUSE,     /* descriptor: /dev/fuse, mounted */
+    /* descriptor: /dev/fuse, mounted. value: 1 if the keeper takes WIRE_BACK */
+    WIRE_FUSE,
     WIRE_LISTENER, /* descriptor: `.fds`, listening */
     WIRE_DETACHED, /* the mount has left the tree */
     WIRE_END,      /* end in order */
@@ -35,10 +36,13 @@ enum wire_type {
     /* keep */
     WIRE_KEEP, /* batch: a descriptor for each memory. The keeper holds all of them, or none */
     WIRE_DROP, /* batch: no descriptors */
-    WIRE_ACK,  /* id: that of the batch; KEEP (error) or DROP is done */
+    WIRE_ACK,  /* id: that of the batch; KEEP (error), DROP or BACK (error) is done */
     /* both ways on control; later additions */
     WIRE_VISITOR, /* worker: a client asks the keeper. id: the op; descriptor: its connection */
     WIRE_YIELD,   /* keeper: end at once, with all recorded; another worker continues */
+    /* keep; a later addition, only to a keeper that takes it. Batch of one memory: register its
+     * file with the kernel until WIRE_DROP. WIRE_ACK, value: the number of the file there */
+    WIRE_BACK,
 };
 
 struct wire_message {

@@ -168,6 +168,7 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .resumes = worker->resumes,
         .evicts = evicts(worker->setup->options),
         .min_stay_ms = worker->setup->options->min_stay_ms,
+        .may_pass = worker->keeper_backs,
     };
     struct fs_host host = worker_fs_host(worker);
     int error = fs_new(worker->service, &options, &host, &worker->fs);
@@ -210,6 +211,7 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
     int error = 0;
 
     if (message->type == WIRE_FUSE && fd >= 0 && !worker->fs) {
+        worker->keeper_backs = message->value == 1;
         error = serve_fuse(worker, fd);
     } else if (message->type == WIRE_AUDIT && fd >= 0 && !worker->audit) {
         error = audit_new(worker->service, fd, &get_own(worker)->audit, &worker->audit);

@@ -160,6 +160,13 @@ static void host_drop(void *context, const uint64_t *memories, size_t count)
     keep_drop(&worker->keep, memories, count);
 }
 
+static int host_back(void *context, uint64_t memory, uint32_t *number)
+{
+    struct worker *worker = context;
+
+    return worker->keeper_backs ? keep_back(&worker->keep, memory, number) : -EPERM;
+}
+
 struct service_host worker_service_host(struct worker *worker)
 {
     return (struct service_host){
@@ -179,6 +186,7 @@ struct service_host worker_service_host(struct worker *worker)
         .admit_descriptor = host_admit_descriptor,
         .keep = host_keep,
         .drop = host_drop,
+        .back = host_back,
         .room = &worker->room,
     };
 }

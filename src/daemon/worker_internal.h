@@ -42,6 +42,7 @@ struct worker {
     struct exits exits;
     struct keep keep;
     struct journal *journal;
+    bool keeper_backs;                /* the keeper registers files of memory with the kernel */
     bool resumes;                     /* another worker served before */
     struct service_kept *kept;        /* the keeper's descriptors, until all is restored */
     size_t kept_count, kept_memories; /* of these, memory comes first; connections follow */
