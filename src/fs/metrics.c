@@ -361,6 +361,8 @@ static void write_device(FILE *out, const struct fs *fs)
     }
     single(out, "gmsfs_device_freeing_bytes", "gauge", "Memory being given back.",
            numbers.freeing_bytes);
+    single(out, "gmsfs_device_mapped_bytes", "gauge",
+           "Memory that stores have given up and processes still map.", numbers.mapped_bytes);
     single(out, "gmsfs_open_files", "gauge", "Open files of the mount.",
            service_count_open_files(fs->service));
     single(out, "gmsfs_transfers_in_flight", "gauge", "Byte transfers on helper threads.",

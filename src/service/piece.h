@@ -4,6 +4,7 @@
 #define GMSFS_SERVICE_PIECE_H
 
 #include "base/idvec.h"
+#include "service/deadline.h"
 #include "service/host.h"
 
 struct spool_op;
@@ -28,6 +29,7 @@ struct piece {
     bool exclusive;            /* one of them changes the size: further spool operations queue */
     bool doomed;               /* to be freed when the last job has ended */
     bool counted;              /* counted as being freed; device memory is in pieces.freeing */
+    bool is_mapped;            /* given up, and processes still have it open or mapped */
     bool moved;                /* sealed into other memory, which the keeper does not have yet */
     struct spool_op *queue;    /* waiting for `exclusive`, in order */
     struct piece *next_doomed; /* for piece_free_doomed */
@@ -35,9 +37,14 @@ struct piece {
 };
 
 struct pieces {
-    struct idvec all;                              /* by memory handle */
-    struct free_job *gathered;                     /* to be freed, not in a job yet; NULL: none */
-    struct piece *freeing;                         /* device memory that is being freed */
+    struct idvec all;          /* by memory handle */
+    struct free_job *gathered; /* to be freed, not in a job yet; NULL: none */
+    struct piece *freeing;     /* device memory that is being freed */
+    struct piece *mapped;      /* given up, but still mapped */
+    size_t mapped_count;
+    struct deadline look; /* for its end */
+    uint64_t pause_ms;
+    bool is_looking;                               /* a job looks */
     uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* being freed in the other tiers */
     size_t doomed; /* pieces without jobs, to be freed at the end of the step */
 };
@@ -68,6 +75,11 @@ void piece_count_freeing(struct service *s, struct piece *piece);
 void piece_doom(struct service *s, uint64_t memory);
 /* Returns true while memory of this store is being freed. */
 bool piece_is_freed_of(const struct service *s, uint64_t store);
+
+/* piece_mapped.c */
+/* Keeps a piece that is to be freed, and charged, until no process maps it. */
+void piece_stays_mapped(struct service *s, struct piece *piece);
+void piece_drop_mapped(struct service *s); /* for service_free */
 
 /* piece_free.c */
 void piece_end(struct service *s, struct piece *piece);

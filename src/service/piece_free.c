@@ -37,32 +37,52 @@ static void run_free(struct job *job)
     struct free_job *freeing = (struct free_job *)job;
     const struct service_host *host = &freeing->task.service->host;
     uint64_t memories[FREE_BATCH];
+    size_t count = 0;
+    for (size_t i = 0; i < freeing->count; i++) {
+        struct piece *piece = freeing->pieces[i];
+        piece->is_mapped = vmm_is_held(&piece->memory);
+        if (!piece->is_mapped)
+            memories[count++] = piece->id;
+    }
+    if (count > 0)
+        host->drop(host->context, memories, count);
     for (size_t i = 0; i < freeing->count; i++)
-        memories[i] = freeing->pieces[i]->id;
-    host->drop(host->context, memories, freeing->count);
-    for (size_t i = 0; i < freeing->count; i++)
-        vmm_destroy(freeing->task.service->vmm, &freeing->pieces[i]->memory);
+        if (!freeing->pieces[i]->is_mapped)
+            vmm_destroy(freeing->task.service->vmm, &freeing->pieces[i]->memory);
 }
 
-static void discharge(struct service *s, struct piece *piece)
+/* Counts the piece as being freed no more. */
+static void uncount(struct service *s, struct piece *piece)
 {
     if (piece->tier != VMM_TIER_DEVICE) {
         s->pieces.freeing_beside_bytes[piece->tier] -= piece->reserved_bytes;
-        vmm_unreserve_in(s->vmm, piece->tier, piece->reserved_bytes);
         return;
     }
     s->numbers.freeing_bytes -= piece->reserved_bytes;
-    service_unreserve(s, piece->store, piece->reserved_bytes);
     *piece->link_freeing = piece->next_freeing;
     if (piece->next_freeing)
         piece->next_freeing->link_freeing = piece->link_freeing;
 }
 
+static void discharge(struct service *s, const struct piece *piece)
+{
+    if (piece->tier == VMM_TIER_DEVICE)
+        service_unreserve(s, piece->store, piece->reserved_bytes);
+    else
+        vmm_unreserve_in(s->vmm, piece->tier, piece->reserved_bytes);
+}
+
 static void finish_free(struct service *s, struct free_job *freeing)
 {
     for (size_t i = 0; i < freeing->count; i++) {
-        discharge(s, freeing->pieces[i]);
-        free(freeing->pieces[i]);
+        struct piece *piece = freeing->pieces[i];
+        uncount(s, piece);
+        if (piece->is_mapped) {
+            piece_stays_mapped(s, piece);
+            continue;
+        }
+        discharge(s, piece);
+        free(piece);
     }
     service_note_memory(s);
 }

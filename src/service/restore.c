@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define DROPS_AT_ONCE 64u
 
@@ -47,16 +48,6 @@ static void drop(struct restoring *r, uint64_t memory)
         drop_gathered(r);
 }
 
-/* Finds the descriptor of this number; drops those before it, which no record has. */
-static struct service_kept *find_kept(struct restoring *r, uint64_t memory)
-{
-    while (r->next < r->count && r->kept[r->next].id < memory)
-        drop(r, r->kept[r->next++].id);
-    if (r->next < r->count && r->kept[r->next].id == memory)
-        return &r->kept[r->next++];
-    return NULL;
-}
-
 /* Finds the read-only descriptor; NULL: there is none. */
 static struct service_kept *find_kept_readonly(struct restoring *r, uint64_t memory)
 {
@@ -65,6 +56,57 @@ static struct service_kept *find_kept_readonly(struct restoring *r, uint64_t mem
         r->next_readonly++;
     if (r->next_readonly < r->count && r->kept[r->next_readonly].id == id)
         return &r->kept[r->next_readonly++];
+    return NULL;
+}
+
+/* Returns a piece of memory that no record has, if processes still map it. NULL: they do not, or
+ * there is no memory to keep it. */
+static struct piece *adopt_mapped(struct restoring *r, struct service_kept *kept)
+{
+    struct service *s = r->service;
+    struct service_kept *readonly = find_kept_readonly(r, kept->id);
+    struct piece *piece = readonly ? calloc(1, sizeof *piece) : NULL;
+    struct vmm_kept fds = {.fd = kept->fd, .fd_readonly = readonly ? readonly->fd : -1};
+    struct stat stat;
+    if (!piece || fstat(kept->fd, &stat) != 0 ||
+        vmm_adopt(s->vmm, VMM_TIER_DEVICE, &fds, (uint64_t)stat.st_size, (uint64_t)stat.st_size,
+                  true, &piece->memory)) {
+        free(piece);
+        return NULL;
+    }
+    kept->fd = readonly->fd = -1;
+    piece->id = kept->id;
+    piece->reserved_bytes = vmm_align(s->vmm, (uint64_t)stat.st_size);
+    piece->is_mapped = vmm_is_held(&piece->memory);
+    if (piece->is_mapped)
+        return piece;
+    vmm_destroy(s->vmm, &piece->memory);
+    free(piece);
+    return NULL;
+}
+
+/* Drops memory of a number that no record has, unless processes still map it. */
+static void leave(struct restoring *r, struct service_kept *kept)
+{
+    struct vmm_info info;
+    vmm_get_info(r->service->vmm, &info);
+    bool is_host = info.memory == VMM_MEMORY_HOST && kept->id < SERVICE_MEMORY_READONLY;
+    struct piece *piece = is_host ? adopt_mapped(r, kept) : NULL;
+    if (!piece) {
+        drop(r, kept->id);
+        return;
+    }
+    vmm_reserve_in(r->service->vmm, VMM_TIER_DEVICE, piece->reserved_bytes);
+    piece_stays_mapped(r->service, piece);
+}
+
+/* Finds the descriptor of this number; leaves those before it, which no record has. */
+static struct service_kept *find_kept(struct restoring *r, uint64_t memory)
+{
+    while (r->next < r->count && r->kept[r->next].id < memory)
+        leave(r, &r->kept[r->next++]);
+    if (r->next < r->count && r->kept[r->next].id == memory)
+        return &r->kept[r->next++];
     return NULL;
 }
 

@@ -85,6 +85,7 @@ void service_free(struct service *s)
     if (!s)
         return;
     service_stop(s);
+    piece_drop_mapped(s);
     service_drop_parked(s);
     service_drop_allocs(s);
     service_drop_spools(s);

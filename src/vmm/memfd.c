@@ -150,6 +150,14 @@ bool memfd_is_immutable(int fd)
     return has_seals(fd, SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
 }
 
+bool memfd_is_held(int fd_readonly)
+{
+    if (fcntl(fd_readonly, F_SETLEASE, F_WRLCK) < 0)
+        return errno == EAGAIN;
+    fcntl(fd_readonly, F_SETLEASE, F_UNLCK);
+    return false;
+}
+
 bool memfd_is_file(int fd)
 {
     return fcntl(fd, F_GET_SEALS) >= 0;

@@ -394,6 +394,11 @@ int vmm_write(struct vmm *vmm, struct vmm_piece *piece, const void *from, size_t
     return vmm_backend_of(vmm, piece)->write(vmm_device_of(vmm, piece), piece, from, bytes, offset);
 }
 
+bool vmm_is_held(const struct vmm_piece *piece)
+{
+    return piece->immutable && memfd_is_held(piece->fd_readonly);
+}
+
 int vmm_duplicate(struct vmm *vmm, const struct vmm_piece *piece, bool writable, int *fd)
 {
     const struct vmm_backend *backend = vmm_backend_of(vmm, piece);

@@ -266,6 +266,9 @@ int vmm_finish(struct vmm *vmm, const struct vmm_piece *piece);
 int vmm_make_immutable(struct vmm *vmm, const struct vmm_piece *piece);
 /* Returns false if processes can never seal the device's memory: the two calls are not needed. */
 bool vmm_can_finish(const struct vmm *vmm);
+/* Returns true if a process has an immutable piece open or mapped by an open file description other
+ * than the piece's own, which the piece's user shares (vmm_duplicate). Any thread. */
+bool vmm_is_held(const struct vmm_piece *piece);
 /* Closes the descriptors that the piece had before it was sealed, if they differ. */
 void vmm_drop_former(struct vmm_piece *piece);
 /* Transfer all bytes, or return a negative errno; the caller has checked the bounds. */

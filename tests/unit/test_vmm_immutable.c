@@ -57,6 +57,25 @@ TAP_TEST(immutable_memory_is_read_and_mapped_and_never_written)
     drop_piece();
 }
 
+TAP_TEST(immutable_memory_is_held_while_another_description_has_it_open_or_mapped)
+{
+    int reader;
+    uint8_t *at;
+
+    make_piece();
+    reader = duplicate(false);
+    check(!vmm_is_held(&piece)); /* nobody asks for memory that may change */
+    check_int(vmm_make_immutable(vmm, &piece), 0);
+    piece.immutable = true;
+    check(vmm_is_held(&piece));
+    at = map(reader, PROT_READ);
+    close(reader);
+    check(vmm_is_held(&piece));
+    munmap(at, 4 * MIB);
+    check(!vmm_is_held(&piece));
+    drop_piece();
+}
+
 TAP_TEST(memory_that_is_mapped_for_writing_is_ebusy_and_stays_writable)
 {
     uint8_t *at;
