@@ -113,6 +113,7 @@ machine_has() {
     gpu) [[ ${GMSFS_GPU-} == real ]] ;;
     fake-gpu) [[ ${GMSFS_GPU-} != real ]] ;; # two GPUs and a file that counts the calls
     no-nvidia) ! { compgen -G '/dev/nvidia[0-9]*' || type -P nvidia-smi; } >/dev/null ;;
+    passthrough) can_pass_through ;; # files that the kernel serves from memory itself
     fusectl) grep -qw fusectl /proc/filesystems ;;
     x86_64) [[ $(uname -m) == x86_64 ]] ;;
     torch | transformers | safetensors) "${GMSFS_TEST_PYTHON:-python3}" -c "import $1" 2>/dev/null ;;
@@ -178,6 +179,14 @@ can_mount_fuse() {
     { : <>/dev/fuse; } 2>/dev/null || return 1
     caps=$(awk '$1 == "CapEff:" { print $2 }' /proc/self/status)
     ((0x$caps >> sys_admin_bit & 1)) || type -P fusermount3 >/dev/null
+}
+
+# Linux 6.9, and CAP_SYS_ADMIN in the first user namespace.
+can_pass_through() {
+    local major minor
+    IFS=.- read -r major minor _ < <(uname -r)
+    ((major > 6 || (major == 6 && minor >= 9))) && [[ $EUID -eq 0 ]] && can_mount_fuse &&
+        [[ $(tr -s ' ' </proc/self/uid_map) == ' 0 0 4294967295' ]]
 }
 
 # A uid with a name: fusermount3 refuses other uids.

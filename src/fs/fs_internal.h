@@ -16,6 +16,7 @@
 #include "fs/gather.h"
 #include "fs/graph_entry.h"
 #include "fs/init.h"
+#include "fs/mapped.h"
 #include "fs/node.h"
 #include "fs/order.h"
 #include "fs/shown.h"
@@ -71,6 +72,7 @@ struct fs_handle {
     bool is_lost;         /* they were lost with the last worker, and no answer has said so yet */
     bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
     struct fs_kept_handle *kept; /* NULL: none of it outlives the worker */
+    struct fs_mapped *mapped;    /* NULL: it is open directly */
     struct fuse_pollhandle *poll;
     struct fs_handle *poll_next, **poll_link; /* list of handles with a poll */
 };
@@ -125,6 +127,9 @@ struct fs {
     struct fs_ahead ahead;
     struct event_timeout backlog; /* requests wait without an event of the kernel */
     uint64_t answered_file;       /* the file whose open is being answered; 0: none */
+    uint32_t answered_backing;    /* the registered file that serves it; 0: none */
+    bool passes;                  /* the kernel serves files from registered ones */
+    struct fs_mappings mappings;
     void *spare_buffers[FS_SPARE_BUFFERS];
     size_t spare_count;
     struct event_watch watch;
@@ -215,7 +220,7 @@ struct fs_request {
      * service does. */
     int (*next_step)(struct fs_request *request);
     struct fs_request *next, **link;
-    uint64_t node, file, store;
+    uint64_t node, file, store, serial;
     uint32_t uid;
     uint64_t offset; /* read of a text */
     size_t bytes;    /* read, write: how many; ioctl: room for the answer */
@@ -223,6 +228,7 @@ struct fs_request {
     bool is_stolen;  /* `buffer` is one of the session's size */
     bool is_counted; /* within SERVICE_BOUND_REQUESTS */
     char name[256];
+    enum fs_part part;                /* open: of the allocation, for reading */
     enum fs_reading reading;          /* read of a text */
     struct fuse_file_info info;       /* open, create */
     struct service_export export;     /* EXPORT, ACQUIRE */
@@ -291,6 +297,8 @@ void fs_keep_init(struct fs *fs, const void *request, size_t bytes);
 void fs_keep_init_answer(struct fs *fs, const struct iovec *parts, int count, size_t bytes);
 /* Repeats the choice of an earlier worker, if one answered FUSE_INIT. */
 void fs_repeat_choice(const struct fs *fs, struct fuse_conn_info *connection);
+/* Decides whether the kernel serves files from registered ones, as an earlier worker did. */
+void fs_choose_passing(struct fs *fs);
 int fs_repeat_init(struct fs *fs);
 /* Returns true if a kernel of FUSE 7.`protocol_minor` can send unanswered requests again. */
 bool fs_can_resend(unsigned protocol_minor);

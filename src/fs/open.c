@@ -70,17 +70,50 @@ static void reply_opened(struct fs_request *request, const struct service_answer
         return;
     }
     fill_info(&request->info, kind, answer->file);
+    if (request->part != FS_PART_NONE)
+        error = fs_mapped_open(fs, request->node, answer->file, request->serial, request->part,
+                               &request->info, &fs->answered_backing);
+    if (error) {
+        fs_on_unwanted(fs, answer->file);
+        fs_reply_error(request->req, error);
+        return;
+    }
     if (kind != NODE_ALLOCATION && kind != NODE_ENTRY)
         fs_size_opened(fs, request->node, answer->file, (uint32_t)fuse_req_ctx(request->req)->pid);
     fs->answered_file = answer->file;
     fuse_reply_open(request->req, &request->info);
     fs->answered_file = 0;
+    fs->answered_backing = 0;
+}
+
+/* Returns the part of an allocation that this open file only reads. */
+static enum fs_part get_part(const struct node *node, int flags)
+{
+    if ((flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY || node->kind != NODE_ALLOCATION)
+        return FS_PART_NONE;
+    return FS_PART_WHOLE;
+}
+
+/* Opens, once the memory behind the file is registered with the kernel if it can be. */
+static int open_node(struct fs_request *request)
+{
+    struct fs *fs = request->fs;
+    struct service_caller caller;
+    struct node node;
+    int error = node_find(fs->core, request->node, &node);
+    if (error)
+        return error;
+    struct service_open open = describe(&node, request->info.flags);
+    size_t count = open.kind == CORE_KIND_PSEUDO ? 0 : fs_count_callers(request->req, open.store);
+    error = fs_get_caller(request->req, count, &caller);
+    if (error)
+        return error;
+    return service_open(fs->service, &open, &caller, &request->service);
 }
 
 void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
 {
     struct fs *fs = fs_of(req);
-    struct service_caller caller;
     struct node node;
     int error = node_find(fs->core, id, &node);
     if (!error && (info->flags & O_ACCMODE) == O_ACCMODE)
@@ -95,13 +128,16 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     request->takes_errors = true;
     request->node = id;
     request->info = *info;
-    struct service_open open = describe(&node, info->flags);
-    size_t count = open.kind == CORE_KIND_PSEUDO ? 0 : fs_count_callers(req, open.store);
-    error = fs_get_caller(req, count, &caller);
-    if (error)
-        fs_request_finish(request, error, NULL);
-    else if (fs_request_may_wait(request))
-        fs_request_submitted(request, service_open(fs->service, &open, &caller, &request->service));
+    request->part = get_part(&node, info->flags);
+    request->serial = describe(&node, info->flags).serial;
+    if (!fs_request_may_wait(request))
+        return;
+    if (request->part == FS_PART_WHOLE && fs_mapped_is_unknown(fs, request->serial)) {
+        request->next_step = open_node;
+        fs_request_submitted(request, service_map(fs->service, request->serial, &request->service));
+    } else {
+        fs_request_submitted(request, open_node(request));
+    }
 }
 
 /* ---- creating ---------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/test_hooks.h"
+#include "fs/passthrough.h"
 
 #include <errno.h>
 #include <linux/fuse.h>
@@ -70,6 +71,18 @@ void fs_repeat_choice(const struct fs *fs, struct fuse_conn_info *connection)
     bytes -= head;
     memcpy(&agreed, ledger->init_answer + head, bytes < sizeof agreed ? bytes : sizeof agreed);
     fs_init_repeat(connection, &agreed);
+}
+
+void fs_choose_passing(struct fs *fs)
+{
+    const struct fs_ledger *ledger = fs->options.ledger;
+    uint32_t known = atomic_load(&ledger->init_answer_bytes);
+
+    if (known)
+        fs->passes = passthrough_is_agreed(ledger->init_answer, known);
+    else
+        fs->passes = fs->options.may_pass && !hook_is_set("GMSFS_NO_PASSTHROUGH") &&
+                     passthrough_is_offered(ledger->init, ledger->init_bytes);
 }
 
 int fs_repeat_init(struct fs *fs)
@@ -154,8 +167,12 @@ static void wake_poll(struct fs *fs, uint64_t poll)
 static void restore_reading(struct fs *fs, struct fs_handle *handle,
                             const struct fs_kept_position *from)
 {
-    if (node_get_kind(handle->node) == NODE_EVENTS)
+    enum node_kind kind = node_get_kind(handle->node);
+
+    if (kind == NODE_EVENTS)
         fs_events_restore(fs, handle, from);
+    else if (node_get_traits(kind)->file == CORE_KIND_ALLOCATION)
+        fs_mapped_restore(fs, handle, from);
     else
         fs_shown_restore(fs, handle, from);
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/probe.h"
 #include "fs/init.h"
+#include "fs/passthrough.h"
 #include "fs/trace.h"
 
 #include <errno.h>
@@ -35,6 +36,7 @@ static void on_init(void *userdata, struct fuse_conn_info *connection)
     struct fs *fs = userdata;
     fs_init_choose(connection);
     fs_repeat_choice(fs, connection);
+    fs_choose_passing(fs);
     if (!(connection->want & FUSE_CAP_ATOMIC_O_TRUNC))
         log_warning("%s: this kernel truncates files before they are opened: `> file` may change "
                     "an allocation before the lock is held",
@@ -318,6 +320,18 @@ static void on_backlog(struct event_timeout *timeout)
 
 /* ---- the session ------------------------------------------------------------------------- */
 
+/* Puts into libfuse's answer what it does not know. */
+static void complete_answer(struct fs *fs, const struct iovec *parts, int count)
+{
+    if (count < 2)
+        return;
+    if (fs->initialized && !fs->ready && fs->passes &&
+        parts[1].iov_len >= sizeof(struct fuse_init_out))
+        passthrough_agree(parts[1].iov_base);
+    if (fs->answered_backing && parts[1].iov_len >= sizeof(struct fuse_open_out))
+        passthrough_open(parts[1].iov_base, fs->answered_backing);
+}
+
 /* As writev(2); the answer may be held until the records that it depends on are written. */
 static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userdata)
 {
@@ -330,6 +344,7 @@ static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userd
         PROBE_ANSWER(head->unique & ~FS_RESENT_BIT, PROBE_FUSE, head->error);
     if (log_is_debug())
         fs_trace_answer(parts, count, bytes);
+    complete_answer(fs, parts, count);
     if (fs->initialized && !fs->ready)
         fs_keep_init_answer(fs, parts, count, bytes);
     if (fs->mutes_answers)

@@ -104,6 +104,24 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
 /* Writes at the end of the allocation. */
 int service_append(struct service *s, uint64_t file, const void *from, size_t bytes,
                    struct service_request *request);
+/* ---- bytes that the kernel serves (mapping.c) ----------------------------------------------- */
+
+/* How the kernel may serve readers of a committed allocation by itself. */
+struct service_mapping {
+    bool is_immutable; /* its bytes never change; else nothing below holds */
+    bool is_host;      /* the device's memory is the host's */
+    bool is_known;     /* the memory was registered with the kernel, or cannot be */
+    uint64_t memory;
+    uint32_t backing;    /* number of the registered file; 0: none */
+    uint64_t size_bytes; /* of the allocation */
+    uint64_t file_bytes; /* length of the registered file */
+};
+
+struct service_mapping service_get_mapping(const struct service *s, uint64_t serial);
+/* Has the memory of such an allocation registered, if it can be; the request is answered without an
+ * error, and service_get_mapping knows the result, unless the kernel has failed for now. -ENOMEM */
+int service_map(struct service *s, uint64_t serial, struct service_request *request);
+
 /* close(2) of one duplicate: makes the memory that the spool will be sealed into. It stays a
  * spool. */
 int service_settle(struct service *s, uint64_t file, struct service_request *request);

@@ -29,6 +29,9 @@ struct piece {
     bool exclusive;            /* one of them changes the size: further spool operations queue */
     bool doomed;               /* to be freed when the last job has ended */
     bool counted;              /* counted as being freed; device memory is in pieces.freeing */
+    uint32_t backing;          /* number of its file in the kernel; 0: none */
+    bool backing_is_known;     /* the keeper was asked: 0 is final */
+    uint64_t file_bytes;       /* length of its file; known with `backing` */
     bool is_mapped;            /* given up, and processes still have it open or mapped */
     bool moved;                /* sealed into other memory, which the keeper does not have yet */
     struct spool_op *queue;    /* waiting for `exclusive`, in order */

@@ -1,0 +1,351 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Files of immutable layouts are mapped: with the memory of the store itself where the kernel can, else with
+# pages of its cache. gmsfs(5), Mapped files, tells what these tests show.
+#
+# shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+}
+
+teardown() {
+    common_teardown
+}
+
+# put NAME FILE [NAME FILE]...: an immutable commit of these allocations in $W.
+put() {
+    exec 5<>"$W/lock"
+    while (($#)); do
+        cp "$2" "$W/allocations/$1"
+        shift 2
+    done
+    echo immutable >"$W/commit"
+    exec 5>&-
+    wait_until 5 state_is "$W" COMMITTED
+}
+
+random() { # BYTES FILE
+    head -c "$1" /dev/urandom >"$2"
+}
+
+sum_of() { # FILE
+    sha256sum <"$1" | cut -d' ' -f1
+}
+
+# map FILE: a process maps it and closes it; sets MAPPER, and ORDERS to a descriptor for mapper.py's orders.
+map() {
+    local fifo=$T/orders$((maps = ${maps:-0} + 1))
+    mkfifo "$fifo"
+    spawn python3 "$ROOT/tests/tools/mapper.py" "$1" "$fifo"
+    MAPPER=$SPAWNED
+    wait_until 10 grep -q mapped "$T/spawn-$MAPPER"
+    exec {ORDERS}>"$fifo"
+}
+
+# ask MAPPER ORDERS ORDER: prints its answer
+ask() {
+    local before
+    before=$(wc -l <"$T/spawn-$1")
+    echo "$3" >&"$2"
+    wait_until 10 has_lines "$T/spawn-$1" "$((before + 1))"
+    tail -n 1 "$T/spawn-$1"
+}
+
+has_lines() {
+    [[ $(wc -l <"$1") -ge $2 ]]
+}
+
+is_unmapped() { # MAPPER ORDERS: ends
+    echo end >&"$2"
+    wait_exit "$1"
+}
+
+# page_of FILE PROCESS: the page that FILE has first in the memory of this size that the process has
+kept_page() { # PROCESS BYTES
+    python3 - "$@" <<'END'
+import mmap, os, sys
+sys.argv[1:], (pid, size) = [], (sys.argv[1], int(sys.argv[2]))
+for fd in os.listdir(f"/proc/{pid}/fd"):
+    path = f"/proc/{pid}/fd/{fd}"
+    if os.readlink(path).startswith("/memfd:gmsfs ") and os.stat(path).st_size == size:
+        memory = mmap.mmap(os.open(path, os.O_RDONLY), size, mmap.MAP_SHARED, mmap.PROT_READ)
+        assert memory[0] >= 0
+        maps = [line for line in open("/proc/self/maps") if "memfd:gmsfs" in line]
+        with open("/proc/self/pagemap", "rb") as pages:
+            pages.seek(int(maps[0].split("-")[0], 16) // 4096 * 8)
+            print(int.from_bytes(pages.read(8), sys.byteorder) & ((1 << 55) - 1))
+        break
+END
+}
+
+@test "two processes that map a file have the store's own pages, counted once" {
+    local first second
+    requires passthrough
+    start_weights
+    random 4194304 "$T/a"
+    put a "$T/a"
+    map "$W/allocations/a"
+    first=("$MAPPER" "$ORDERS")
+    map "$W/allocations/a"
+    second=("$MAPPER" "$ORDERS")
+    assert_eq "$(ask "${first[@]}" sum)" "$(sum_of "$T/a")" 'the first mapping'
+    assert_eq "$(ask "${second[@]}" sum)" "$(sum_of "$T/a")" 'the second mapping'
+    assert_eq "$(ask "${first[@]}" pss)" '4096 2048' 'Rss and Pss of the first'
+    assert_eq "$(ask "${second[@]}" pss)" '4096 2048' 'Rss and Pss of the second'
+    assert_eq "$(ask "${first[@]}" page)" "$(kept_page "$KEEPER" 4194304)" 'the page'
+    is_unmapped "${first[@]}"
+    is_unmapped "${second[@]}"
+}
+
+@test "files of every length have their bytes, by read, sendfile, cp and mmap" {
+    local bytes files=()
+    start_weights
+    for bytes in 1 4095 4096 4097 2097152 2097153; do
+        random "$bytes" "$T/$bytes"
+        files+=("f$bytes" "$T/$bytes")
+    done
+    put "${files[@]}"
+    for bytes in 1 4095 4096 4097 2097152 2097153; do
+        assert_eq "$(stat -c %s "$W/allocations/f$bytes")" "$bytes" 'the size'
+        cmp "$T/$bytes" "$W/allocations/f$bytes"
+        cp "$W/allocations/f$bytes" "$T/copy"
+        cmp "$T/$bytes" "$T/copy"
+        python3 - "$W/allocations/f$bytes" "$T/$bytes" <<'END'
+import mmap, os, sys
+fd, wanted = os.open(sys.argv[1], os.O_RDONLY), open(sys.argv[2], "rb").read()
+out = os.memfd_create("out")
+assert os.sendfile(out, fd, 0, 1 << 24) == len(wanted)
+assert os.pread(out, 1 << 24, 0) == wanted
+assert os.pread(fd, 1 << 24, 0) == wanted and os.pread(fd, 10, len(wanted)) == b""
+for flags in mmap.MAP_SHARED, mmap.MAP_PRIVATE:
+    memory = mmap.mmap(fd, len(wanted), flags, mmap.PROT_READ)
+    assert memory[:] == wanted
+    rest = -len(wanted) % mmap.PAGESIZE
+    if flags == mmap.MAP_SHARED and rest:
+        whole = mmap.mmap(fd, 0, flags, mmap.PROT_READ)
+        assert len(whole) == len(wanted)
+END
+    done
+}
+
+@test "a writer replaces the store under mappings: they keep the old bytes, and the memory stays charged" {
+    local old used
+    requires passthrough
+    start_weights size=16M
+    random 6291456 "$T/a"
+    random 4194304 "$T/b"
+    put a "$T/a"
+    map "$W/allocations/a"
+    old=("$MAPPER" "$ORDERS")
+    put a "$T/b"
+    cmp "$T/b" "$W/allocations/a"
+    wait_until 5 device_is .mapped_bytes 6291456
+    used_is $((6291456 + 4194304))
+    run_logged '!' "$GMSFS" run -w "$W" -- fallocate -l 12M "$W/allocations/c" # never over the size
+    map "$W/allocations/a"
+    assert_eq "$(ask "${old[@]}" sum)" "$(sum_of "$T/a")" 'the old mapping'
+    assert_eq "$(ask "$MAPPER" "$ORDERS" sum)" "$(sum_of "$T/b")" 'the new mapping'
+    is_unmapped "${old[@]}"
+    wait_until 10 used_is 4194304
+    device_is .mapped_bytes 0
+    is_unmapped "$MAPPER" "$ORDERS"
+}
+
+@test "a worker that is killed: mappings and open files stay good, and dropped memory stays charged" {
+    requires passthrough
+    start_weights
+    random 4194304 "$T/a"
+    random 2097152 "$T/b"
+    put a "$T/a"
+    map "$W/allocations/a"
+    exec 6<"$W/allocations/a"
+    kill_worker
+    assert_eq "$(ask "$MAPPER" "$ORDERS" sum)" "$(sum_of "$T/a")" 'the mapping'
+    cmp "$T/a" - <&6
+    cmp "$T/a" "$W/allocations/a" # beside the former worker's open file
+    exec 6<&-
+    put a "$T/b"
+    wait_until 5 device_is .mapped_bytes 4194304
+    kill_worker
+    used_is $((4194304 + 2097152))
+    device_is .mapped_bytes 4194304
+    assert_eq "$(ask "$MAPPER" "$ORDERS" sum)" "$(sum_of "$T/a")" 'the mapping after its store was replaced'
+    is_unmapped "$MAPPER" "$ORDERS"
+    wait_until 10 used_is 2097152
+}
+
+# take_over: another keeper for $M, in the background of the test.
+take_over() {
+    local former=$KEEPER
+    "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
+    KEEPER=$!
+    wait_until_any 10 grep -q ': taken over (' "$LOG.next"
+    KEEPER_OF[$M]=$KEEPER LOG=$LOG.next LOG_OF[$M]=$LOG.next
+    wait_until_any 10 process_gone "$former"
+}
+
+@test "an upgrade and a takeover: openers go on with the same registration" {
+    requires passthrough
+    start_weights
+    random 4194304 "$T/a"
+    put a "$T/a"
+    map "$W/allocations/a"
+    exec 6<"$W/allocations/a"
+    cli upgrade "$M"
+    cmp "$T/a" "$W/allocations/a" # beside the open file: another number would be EIO
+    take_over
+    cmp "$T/a" "$W/allocations/a"
+    cmp "$T/a" - <&6
+    exec 6<&-
+    put a "$T/a"
+    wait_until 5 device_is .mapped_bytes 4194304
+    assert_eq "$(ask "$MAPPER" "$ORDERS" sum)" "$(sum_of "$T/a")" 'the mapping'
+    is_unmapped "$MAPPER" "$ORDERS"
+    wait_until 10 used_is 4194304
+}
+
+@test "a keeper that is killed, with a manager that holds its descriptors: mappings and openers go on" {
+    local manager=$T/manager former
+    requires passthrough
+    mkdir -p "$manager"
+    printf '#!/bin/sh\nexec python3 %q %q 1000 %q "$@"\n' \
+        "$ROOT/tests/tools/descriptor_store.py" "$manager" "$GMSFS" >"$T/managed"
+    chmod 755 "$T/managed"
+    GMSFS=$T/managed start_weights
+    random 4194304 "$T/a"
+    put a "$T/a"
+    map "$W/allocations/a"
+    exec 6<"$W/allocations/a"
+    cmp "$T/a" "$W/allocations/a"
+    former=$(<"$manager/main")
+    kill -KILL "$former"
+    wait_until 20 grep -q ': resumed (' "$LOG"
+    cmp "$T/a" "$W/allocations/a" # beside the open file
+    cmp "$T/a" - <&6
+    exec 6<&-
+    put a "$T/a"
+    assert_eq "$(ask "$MAPPER" "$ORDERS" sum)" "$(sum_of "$T/a")" 'the mapping'
+    is_unmapped "$MAPPER" "$ORDERS"
+    wait_until 10 used_is 4194304
+}
+
+@test "a keeper that is killed for good: mappings and open files stay good, a new open is refused" {
+    requires passthrough
+    start_weights
+    random 4194304 "$T/a"
+    put a "$T/a"
+    map "$W/allocations/a"
+    exec 6<"$W/allocations/a"
+    expect_death
+    kill -KILL "$KEEPER"
+    wait_until_any 5 process_gone "$KEEPER"
+    wait_until_any 5 is_refused "$W/allocations/a"
+    assert_eq "$(ask "$MAPPER" "$ORDERS" sum)" "$(sum_of "$T/a")" 'the mapping'
+    python3 -c 'import os; os.write(1, os.pread(6, 1 << 23, 0))' >"$T/copy" # no stat(2), which fails
+    cmp "$T/a" "$T/copy"
+    exec 6<&-
+    is_unmapped "$MAPPER" "$ORDERS"
+}
+
+is_refused() { # FILE
+    ! cat "$1"
+}
+
+@test "many opens and mappings leave no file, no registration and no memory" {
+    local before
+    requires passthrough
+    start_weights
+    random 4194304 "$T/a"
+    put a "$T/a"
+    cat "$W/allocations/a" >"$T/copy"
+    before=$(find "/proc/$KEEPER/fd" "/proc/$(worker_of "$KEEPER")/fd" | wc -l)
+    python3 - "$W/allocations/a" 10000 <<'END'
+import mmap, os, sys
+for _ in range(int(sys.argv[2])):
+    fd = os.open(sys.argv[1], os.O_RDONLY)
+    memory = mmap.mmap(fd, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
+    os.close(fd)
+    memory.close()
+END
+    wait_until 5 metric_is gmsfs_open_files 0
+    assert_eq "$(find "/proc/$KEEPER/fd" "/proc/$(worker_of "$KEEPER")/fd" | wc -l)" "$before" 'open files'
+    for _ in {1..20}; do
+        put a "$T/a"
+        cmp "$T/a" "$W/allocations/a"
+    done
+    wait_until 5 used_is 4194304
+    assert_eq "$(find "/proc/$KEEPER/fd" "/proc/$(worker_of "$KEEPER")/fd" | wc -l)" "$before" 'open files at last'
+}
+
+@test "demoted to a disk and promoted, a file is mapped again beside an old mapping" {
+    local old
+    requires passthrough root
+    mkdir -p "$T/spill"
+    start_weights "size=16M,spill=$T/spill,spill_size=64M"
+    random 4194304 "$T/a"
+    put a "$T/a"
+    map "$W/allocations/a"
+    old=("$MAPPER" "$ORDERS")
+    cli demote --to disk "$W"
+    wait_until 5 device_is .mapped_bytes 4194304
+    cmp "$T/a" "$W/allocations/a"
+    cli promote "$W"
+    map "$W/allocations/a"
+    assert_eq "$(ask "${old[@]}" sum)" "$(sum_of "$T/a")" 'the old mapping'
+    assert_eq "$(ask "$MAPPER" "$ORDERS" sum)" "$(sum_of "$T/a")" 'the new mapping'
+    is_unmapped "${old[@]}"
+    wait_until 10 device_is .mapped_bytes 0
+    is_unmapped "$MAPPER" "$ORDERS"
+}
+
+@test "a user without rights gets no mapping" {
+    start_weights
+    random 4194304 "$T/a"
+    put a "$T/a"
+    chmod 700 "$W"
+    run_logged '!' as_user cat "$W/allocations/a"
+    run_logged '!' as_user python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDONLY)' "$W/allocations/a"
+}
+
+@test "an ordinary user's mount maps from the kernel's cache" {
+    requires user-fuse /usr/bin/python3
+    MOUNT_VIA=("${AS_USER[@]}")
+    start_weights
+    chmod 777 "$T"
+    random 4194305 "$T/a"
+    chmod 644 "$T/a"
+    as_user bash -c 'exec 5<>"$1/lock"; cp "$2" "$1/allocations/a"; echo immutable >"$1/commit"' _ "$W" "$T/a"
+    wait_until 5 as_user grep -q COMMITTED "$W/state"
+    as_user /usr/bin/python3 - "$W/allocations/a" "$T/a" <<'END'
+import mmap, os, sys
+wanted = open(sys.argv[2], "rb").read()
+fd = os.open(sys.argv[1], os.O_RDONLY)
+assert mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)[:] == wanted
+assert os.pread(fd, 1 << 24, 0) == wanted
+END
+    as_user cmp "$T/a" "$W/allocations/a"
+    wait_until 5 as_user "$GMSFS" umount "$M"
+    expect_death
+}
+
+@test "an open file of a revoked reader whose memory is gone keeps others out until it is closed" {
+    requires passthrough
+    mkdir -p "$T/spill"
+    start_weights "size=16M,spill=$T/spill,spill_size=64M"
+    random 4194304 "$T/a"
+    put a "$T/a"
+    exec 6<"$W/allocations/a"
+    cmp "$T/a" - <&6
+    echo "revoke $(awk '{ print $1; exit }' "$W/sessions")" >"$W/abort"
+    cli demote --to disk "$W"
+    cli promote "$W"
+    run_logged '!' cat "$W/allocations/a"
+    assert_match "$output" 'busy'
+    exec 6<&-
+    wait_until 5 cmp "$T/a" "$W/allocations/a"
+}
