@@ -256,6 +256,19 @@ is_refused() { # FILE
     ! cat "$1"
 }
 
+@test "umount of a mount with a mapping names the process" {
+    requires passthrough
+    start_weights
+    random 4194304 "$T/a"
+    put a "$T/a"
+    map "$W/allocations/a"
+    cli -1 umount "$M"
+    assert_match "$output" "$MAPPER"
+    is_unmapped "$MAPPER" "$ORDERS"
+    wait_until 5 cli umount "$M"
+    expect_death
+}
+
 @test "many opens and mappings leave no file, no registration and no memory" {
     local before
     requires passthrough

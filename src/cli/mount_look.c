@@ -5,6 +5,7 @@
 #include "base/file_io.h"
 #include "base/scope.h"
 #include "cli/cli.h"
+#include "cli/mappers.h"
 #include "cli/store_file.h"
 #include "cli/ui.h"
 
@@ -347,6 +348,7 @@ char *mount_look_holders(const struct mount *mount)
     if (to) {
         look_print_holders(looks[0], to);
         look_print_unknown(looks[0], to);
+        mappers_print(mount, to);
         fclose(to);
     }
     json_decref(looks[0]);
