@@ -23,6 +23,28 @@ static void read_allocation(fuse_req_t req, uint64_t fh, size_t size, uint64_t o
             request, service_read(fs_of(req)->service, fh, size, offset, &request->service));
 }
 
+/* Reads the file's bytes of its allocation. -ESTALE: a writer has moved the file to another one
+ * since the open. */
+static void read_file(fuse_req_t req, uint64_t id, uint64_t fh, size_t size, uint64_t offset)
+{
+    const struct core *core = fs_of(req)->core;
+    const struct core_file *opened = core_find_file(core, fh);
+    struct file_tree_file file;
+    struct node node;
+    if (!opened || node_find(core, id, &node) || node_get_file(core, &node, &file) ||
+        (file.allocation && file.allocation->serial != opened->serial)) {
+        fs_reply_error(req, -ESTALE);
+        return;
+    }
+    if (offset >= file.size_bytes) {
+        fuse_reply_buf(req, NULL, 0);
+        return;
+    }
+    if (size > file.size_bytes - offset)
+        size = (size_t)(file.size_bytes - offset);
+    read_allocation(req, fh, size, file.offset + offset);
+}
+
 /* Pages stay in the kernel's cache, and the daemon cannot tell the kernel that a process has
  * written to the memory behind them by a mapping. So only memory that a reader protects from
  * writers has pages. */
@@ -53,6 +75,7 @@ static bool may_read_pages(const struct core *core, uint64_t id, uint64_t fh)
 {
     switch (node_get_kind(id)) {
     case NODE_ALLOCATION:
+    case NODE_FILE:
         return may_have_pages(core, fh);
     case NODE_REGION:
         return !is_held_allocation(core, fh);
@@ -73,6 +96,9 @@ void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
     switch (node_get_kind(id)) {
     case NODE_ALLOCATION:
         read_allocation(req, info->fh, size, (uint64_t)offset);
+        break;
+    case NODE_FILE:
+        read_file(req, id, info->fh, size, (uint64_t)offset);
         break;
     case NODE_REGION:
         if (is_held_allocation(fs_of(req)->core, info->fh))

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define KIND_BITS       8
+#define DEPTH_BITS      6
 #define BLOCK_BYTES     512u
 #define TRANSFER_BYTES  (1u << 20) /* FUSE's largest write, the best transfer size for cp and dd */
 #define MODE_OF_TOP     0755u
@@ -15,6 +16,9 @@
 #define MODE_OF_REGIONS 0711u /* other users may not list the owners of regions */
 #define MODE_OF_OWNER   0700u
 #define MODE_OF_REGION  0400u
+#define MODE_OF_FILE    0444u
+
+_Static_assert(FILE_ENTRY_MAX_DEPTH < 1u << DEPTH_BITS, "a depth fits into an id");
 
 static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_ROOT] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
@@ -44,6 +48,9 @@ static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_REGION_OWNER] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_POOLS] = {"pools", NODE_ROOT, S_IFREG, CORE_KIND_POOLS, false},
     [NODE_REGION] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_REGION, false},
+    [NODE_FILES] = {"files", NODE_STORE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_FILES_DIRECTORY] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_FILE] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ALLOCATION, false},
 };
 
 const struct node_traits *node_get_traits(enum node_kind kind)
@@ -66,6 +73,8 @@ uint64_t node_get_id(const struct node *node)
 {
     if (node->allocation)
         return node_make_id(node->kind, node->allocation->serial);
+    if (node->kind == NODE_FILES_DIRECTORY)
+        return node_make_id(node->kind, node->entry->serial << DEPTH_BITS | node->depth);
     if (node->entry)
         return node_make_id(node->kind, node->entry->serial);
     if (node->region)
@@ -95,6 +104,36 @@ static int find_region(const struct core *core, uint64_t serial, struct node *no
     return 0;
 }
 
+bool node_has_files(const struct core *core, const struct core_store *store)
+{
+    return file_tree_first(core_get_layout(core, store), NULL, 0) != NULL;
+}
+
+int node_get_file(const struct core *core, const struct node *node, struct file_tree_file *file)
+{
+    bool is_file = file_tree_read(core_get_layout(core, node->store), node->entry, file);
+    return is_file ? 0 : -ENOENT;
+}
+
+/* Finds a file, or a directory below `files` by an entry in it. */
+static int find_file(const struct core *core, uint64_t serial, struct node *node)
+{
+    struct file_tree_file file;
+    const char *path;
+    size_t bytes;
+    if (node->kind == NODE_FILES_DIRECTORY) {
+        node->depth = (unsigned)(serial & ((1u << DEPTH_BITS) - 1));
+        serial >>= DEPTH_BITS;
+    }
+    node->entry = core_find_entry(core, serial, &node->store);
+    if (!node->entry)
+        return -ENOENT;
+    if (node->kind == NODE_FILE)
+        return node_get_file(core, node, &file);
+    path = file_tree_path(node->entry, &bytes);
+    return path && file_tree_cut(path, bytes, node->depth) > 0 ? 0 : -ENOENT;
+}
+
 int node_find(const struct core *core, uint64_t id, struct node *node)
 {
     uint64_t serial = id >> KIND_BITS;
@@ -113,8 +152,12 @@ int node_find(const struct core *core, uint64_t id, struct node *node)
     }
     if (node->kind == NODE_REGION_OWNER || node->kind == NODE_REGION)
         return find_region(core, serial, node);
+    if (node->kind == NODE_FILES_DIRECTORY || node->kind == NODE_FILE)
+        return find_file(core, serial, node);
     node->store = core_find_store(core, serial);
-    return node->store ? 0 : -ENOENT;
+    if (!node->store || (node->kind == NODE_FILES && !node_has_files(core, node->store)))
+        return -ENOENT;
+    return 0;
 }
 
 static enum node_kind find_fixed(enum node_kind parent, const char *name)
@@ -182,6 +225,66 @@ static int lookup_region(const struct core *core, uint32_t owner, const char *na
     return node->region ? 0 : -ENOENT;
 }
 
+const char *node_get_path(const struct node *node, size_t *bytes)
+{
+    const char *path;
+    *bytes = 0;
+    if (node->kind == NODE_FILES)
+        return "";
+    path = file_tree_path(node->entry, bytes);
+    *bytes = file_tree_cut(path, *bytes, node->depth);
+    return path;
+}
+
+struct node node_make_child(const struct node *directory, const struct file_tree_child *child)
+{
+    return (struct node){
+        .kind = child->is_directory ? NODE_FILES_DIRECTORY : NODE_FILE,
+        .store = directory->store,
+        .entry = child->entry,
+        .depth = child->is_directory ? directory->depth + 1 : 0,
+    };
+}
+
+struct node node_get_parent(const struct core *core, const struct node *directory)
+{
+    struct node parent = *directory;
+    const char *path;
+    size_t bytes;
+    if (directory->kind == NODE_FILES)
+        return (struct node){.kind = NODE_STORE, .store = directory->store};
+    parent.depth--;
+    parent.kind = parent.depth > 0 ? NODE_FILES_DIRECTORY : NODE_FILES;
+    path = node_get_path(&parent, &bytes);
+    parent.entry = parent.depth > 0
+                       ? file_tree_first(core_get_layout(core, directory->store), path, bytes)
+                       : NULL;
+    return parent;
+}
+
+static int lookup_file(const struct core *core, const struct node *directory, const char *name,
+                       struct node *node)
+{
+    const struct layout *layout = core_get_layout(core, directory->store);
+    struct file_tree_child child;
+    size_t bytes;
+    const char *path = node_get_path(directory, &bytes);
+    if (!file_tree_find(layout, path, bytes, name, &child))
+        return -ENOENT;
+    *node = node_make_child(directory, &child);
+    core_hint_serial(core, child.entry->serial, directory->store->id);
+    return 0;
+}
+
+static int lookup_in_store(const struct core *core, const struct core_store *store,
+                           const char *name, struct node *node)
+{
+    *node = (struct node){.kind = find_fixed(NODE_STORE, name), .store = store};
+    if (node->kind == NODE_NONE || (node->kind == NODE_FILES && !node_has_files(core, store)))
+        return -ENOENT;
+    return 0;
+}
+
 int node_lookup(const struct core *core, const struct node_top *top, uint64_t parent,
                 const char *name, struct node *node)
 {
@@ -195,8 +298,7 @@ int node_lookup(const struct core *core, const struct node_top *top, uint64_t pa
     case NODE_ROOT:
         return lookup_top(core, top, name, node);
     case NODE_STORE:
-        *node = (struct node){.kind = find_fixed(NODE_STORE, name), .store = directory.store};
-        return node->kind != NODE_NONE ? 0 : -ENOENT;
+        return lookup_in_store(core, directory.store, name, node);
     case NODE_ALLOCATIONS:
         *node = (struct node){.kind = NODE_ALLOCATION, .store = directory.store};
         node->allocation = layout_find_name(core_get_layout(core, directory.store), name);
@@ -205,6 +307,9 @@ int node_lookup(const struct core *core, const struct node_top *top, uint64_t pa
         return node->allocation ? 0 : -ENOENT;
     case NODE_METADATA:
         return lookup_entry(core, directory.store, name, node);
+    case NODE_FILES:
+    case NODE_FILES_DIRECTORY:
+        return lookup_file(core, &directory, name, node);
     case NODE_REGIONS:
         return lookup_owner(core, name, node);
     case NODE_REGION_OWNER:
@@ -229,6 +334,8 @@ static mode_t get_mode(const struct node *node)
     if (traits->type == S_IFDIR)
         return S_IFDIR | base;
     mode_t mask = 0;
+    if (node->kind == NODE_FILE)
+        return S_IFREG | (base & MODE_OF_FILE);
     if (service_get_directions(traits->file) & SERVICE_READ)
         mask |= 0444u;
     if (service_get_directions(traits->file) & SERVICE_WRITE)
@@ -251,7 +358,8 @@ static nlink_t count_links(const struct core *core, const struct node *node)
     case NODE_ROOT:
         return (nlink_t)(3 + core->stores.count); /* and `regions` */
     case NODE_STORE:
-        return 4; /* itself, its name, and `..` of allocations and metadata */
+        /* itself, its name, and `..` of its directories */
+        return node_has_files(core, node->store) ? 5 : 4;
     case NODE_ALLOCATIONS:
     case NODE_METADATA:
     case NODE_REGION_OWNER:
@@ -259,7 +367,7 @@ static nlink_t count_links(const struct core *core, const struct node *node)
     case NODE_REGIONS:
         return count_owners(core);
     default:
-        return 1;
+        return 1; /* of a directory below `files`: the number of those in it is unknown */
     }
 }
 
@@ -278,6 +386,17 @@ static void set_time(struct timespec *time, int64_t ns)
         return;
     time->tv_sec = (time_t)((ns - part) / each);
     time->tv_nsec = (long)part;
+}
+
+static void stat_file(const struct core *core, const struct node *node, struct stat *stat)
+{
+    struct file_tree_file file;
+    if (node_get_file(core, node, &file) != 0)
+        return;
+    stat->st_size = (off_t)file.size_bytes;
+    stat->st_blocks = (blkcnt_t)((file.size_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
+    if (file.mtime_ns != FILE_ENTRY_NO_TIME)
+        set_time(&stat->st_mtim, file.mtime_ns);
 }
 
 /* Sets the times that a writer has set. A sealed store does not show them, because its bytes go on
@@ -317,10 +436,12 @@ void node_stat(const struct core *core, const struct node_top *top, const struct
     stat->st_mtim.tv_nsec = (long)(time_ms % 1000) * 1000000;
     stat->st_atim = stat->st_ctim = stat->st_mtim;
     set_kept_times(core, node, stat);
-    if (node->allocation) {
+    if (node->kind == NODE_FILE) {
+        stat_file(core, node, stat);
+    } else if (node->allocation) {
         stat->st_size = (off_t)node->allocation->size_bytes;
         stat->st_blocks = (blkcnt_t)(node->allocation->aligned_bytes / BLOCK_BYTES);
-    } else if (node->entry) {
+    } else if (node->kind == NODE_ENTRY) {
         stat->st_size = (off_t)node->entry->value_bytes;
         stat->st_blocks = (blkcnt_t)((node->entry->value_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
     }

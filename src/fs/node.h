@@ -3,14 +3,17 @@
  * node - FUSE node numbers and their attributes
  *
  * A node id is (serial << 8) | kind: the serial is the id of a store, an allocation, an entry or a
- * region, or the uid of an owner of regions. Nothing is remembered about nodes, so lookups need no
- * count and FORGET nothing to do; an id whose object is gone is simply not found. Pure: only reads
- * the core. Called by the files of src/fs.
+ * region, or the uid of an owner of regions. A file in files/ has its entry's serial; a directory
+ * there (serial << 6) | depth, with the serial of its first entry and the number of names in its
+ * path. Nothing is remembered about nodes, so lookups need no count and FORGET nothing to do; an id
+ * whose object is gone is simply not found. Pure: only reads the core. Called by the files of
+ * src/fs.
  */
 #ifndef GMSFS_FS_NODE_H
 #define GMSFS_FS_NODE_H
 
 #include "core/core.h"
+#include "meta/file_tree.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,6 +48,9 @@ enum node_kind {
     NODE_REGION_OWNER, /* its serial is the uid */
     NODE_REGION,
     NODE_POOLS,
+    NODE_FILES,           /* there while the store has an entry of a file */
+    NODE_FILES_DIRECTORY, /* below `files` */
+    NODE_FILE,
     NODE_KIND_COUNT,
 };
 
@@ -60,7 +66,8 @@ struct node {
     enum node_kind kind;
     const struct core_store *store; /* NULL at the top, and for regions */
     const struct layout_allocation *allocation;
-    const struct layout_entry *entry;
+    const struct layout_entry *entry; /* of a directory below `files`: its first one */
+    unsigned depth;                   /* of a directory below `files`: names in its path */
     const struct region *region;
     uint32_t owner; /* of a region, or of its directory */
 };
@@ -82,6 +89,16 @@ int node_find(const struct core *core, uint64_t id, struct node *node);
 /* 0, -ENOENT, -ENOTDIR, -ENAMETOOLONG, -EINVAL (not a spelling of a key) */
 int node_lookup(const struct core *core, const struct node_top *top, uint64_t parent,
                 const char *name, struct node *node);
+/* Returns true if the store shows `files`. */
+bool node_has_files(const struct core *core, const struct core_store *store);
+/* Finds which bytes of which allocation a NODE_FILE is. -ENOENT: its entry is no file any more. */
+int node_get_file(const struct core *core, const struct node *node, struct file_tree_file *file);
+/* Returns the path of `files`, or of a directory below it; of `files` it has 0 bytes. */
+const char *node_get_path(const struct node *node, size_t *bytes);
+/* Makes the node of a name in such a directory, or with depth 0 the node of `files`. */
+struct node node_make_child(const struct node *directory, const struct file_tree_child *child);
+/* Returns the node of the directory above such a directory, or above `files`. */
+struct node node_get_parent(const struct core *core, const struct node *directory);
 void node_stat(const struct core *core, const struct node_top *top, const struct node *node,
                struct stat *stat);
 

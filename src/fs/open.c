@@ -8,7 +8,19 @@
 #include <fcntl.h>
 #include <string.h>
 
-static struct service_open describe(const struct node *node, int flags)
+/* A file in `files` is opened as the allocation that its bytes are in, and without bytes as its
+ * entry, which needs no lock. */
+static void describe_file(const struct core *core, const struct node *node,
+                          struct service_open *open)
+{
+    struct file_tree_file file = {0};
+    node_get_file(core, node, &file);
+    if (!file.allocation)
+        open->kind = CORE_KIND_ENTRY;
+    open->serial = file.allocation ? file.allocation->serial : node->entry->serial;
+}
+
+static struct service_open describe(const struct core *core, const struct node *node, int flags)
 {
     int access = flags & O_ACCMODE;
     struct service_open open = {
@@ -19,7 +31,9 @@ static struct service_open describe(const struct node *node, int flags)
         .nonblock = (flags & O_NONBLOCK) != 0,
         .truncate = (flags & O_TRUNC) != 0 && access != O_RDONLY,
     };
-    if (node->allocation)
+    if (node->kind == NODE_FILE)
+        describe_file(core, node, &open);
+    else if (node->allocation)
         open.serial = node->allocation->serial;
     else if (node->entry)
         open.serial = node->entry->serial;
@@ -78,7 +92,7 @@ static void reply_opened(struct fs_request *request, const struct service_answer
         fs_reply_error(request->req, error);
         return;
     }
-    if (kind != NODE_ALLOCATION && kind != NODE_ENTRY)
+    if (kind != NODE_ALLOCATION && kind != NODE_ENTRY && kind != NODE_FILE)
         fs_size_opened(fs, request->node, answer->file, (uint32_t)fuse_req_ctx(request->req)->pid);
     fs->answered_file = answer->file;
     fuse_reply_open(request->req, &request->info);
@@ -103,7 +117,7 @@ static int open_node(struct fs_request *request)
     int error = node_find(fs->core, request->node, &node);
     if (error)
         return error;
-    struct service_open open = describe(&node, request->info.flags);
+    struct service_open open = describe(fs->core, &node, request->info.flags);
     size_t count = open.kind == CORE_KIND_PSEUDO ? 0 : fs_count_callers(request->req, open.store);
     error = fs_get_caller(request->req, count, &caller);
     if (error)
@@ -118,6 +132,8 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     int error = node_find(fs->core, id, &node);
     if (!error && (info->flags & O_ACCMODE) == O_ACCMODE)
         error = -EINVAL; /* open(2) grants neither direction for this */
+    if (!error && node.kind == NODE_FILE && (info->flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
+        error = -EACCES;
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -129,7 +145,7 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     request->node = id;
     request->info = *info;
     request->part = get_part(&node, info->flags);
-    request->serial = describe(&node, info->flags).serial;
+    request->serial = describe(fs->core, &node, info->flags).serial;
     if (!fs_request_may_wait(request))
         return;
     if (request->part == FS_PART_WHOLE && fs_mapped_is_unknown(fs, request->serial)) {
@@ -198,7 +214,7 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
         return;
     request->takes_errors = true;
     request->info = *info;
-    struct service_open open = describe(&directory, info->flags);
+    struct service_open open = describe(fs->core, &directory, info->flags);
     error = fs_get_caller(req, fs_count_callers(req, open.store), &caller);
     if (error) {
         fs_request_finish(request, error, NULL);

@@ -4,7 +4,9 @@
  *
  * An offset is the place to continue, not a count of earlier names: a store's id, an allocation's
  * slot, an entry's serial, a region's id. So a client that removes the listed names misses none and
- * sees none twice, however small its buffer is. Entries come in the order of their creation.
+ * sees none twice, however small its buffer is. Entries come in the order of their creation. Names
+ * in `files` come in the order of their keys, behind the entry with the offset's serial; a listing
+ * ends where that entry was removed.
  */
 #include "fs/fs_internal.h"
 
@@ -17,9 +19,10 @@
 #include <string.h>
 
 /* Offsets: 1 and 2 stand after `.` and `..`, then fixed names by their kind, then all others. */
-#define OFFSET_DOT     1u
-#define OFFSET_DOTDOT  2u
-#define OFFSET_DYNAMIC (OFFSET_DOTDOT + NODE_KIND_COUNT)
+#define OFFSET_DOT    1u
+#define OFFSET_DOTDOT 2u
+/* As kernels know it (test_fs_frozen.c): kinds of directories without other names may be above. */
+#define OFFSET_DYNAMIC (OFFSET_DOTDOT + NODE_FILES)
 
 /* Bound of one answer: other requests wait while it is made. */
 #define LISTING_BYTES (32u << 10)
@@ -50,6 +53,10 @@ static bool list_dots(struct listing *list, const struct node *node, uint64_t of
         up = node_make_id(NODE_REGIONS, 0);
     if (node->kind == NODE_ALLOCATIONS || node->kind == NODE_METADATA)
         up = node_make_id(NODE_STORE, node->store->id);
+    if (node->kind == NODE_FILES || node->kind == NODE_FILES_DIRECTORY) {
+        struct node parent = node_get_parent(list->fs->core, node);
+        up = node_get_id(&parent);
+    }
     if (offset < OFFSET_DOT && !add(list, ".", node_get_id(node), S_IFDIR, OFFSET_DOT))
         return false;
     return offset >= OFFSET_DOTDOT || add(list, "..", up, S_IFDIR, OFFSET_DOTDOT);
@@ -62,6 +69,8 @@ static bool list_fixed(struct listing *list, const struct node *node, uint64_t o
         if (!traits->name || traits->parent != node->kind || OFFSET_DOTDOT + kind <= offset)
             continue;
         if (kind == NODE_FDS && !list->fs->top.has_socket)
+            continue;
+        if (kind == NODE_FILES && !node_has_files(list->fs->core, node->store))
             continue;
         uint64_t id = node_make_id((enum node_kind)kind, node->store ? node->store->id : 0);
         if (!add(list, traits->name, id, traits->type, OFFSET_DOTDOT + kind))
@@ -107,6 +116,31 @@ static void list_entries(struct listing *list, const struct node *node, uint64_t
             continue;
         if (!add(list, name, node_make_id(NODE_ENTRY, entry->serial), S_IFREG,
                  OFFSET_DYNAMIC + entry->serial))
+            return;
+    }
+}
+
+/* Files and directories in `files`, or below it. */
+static void list_files(struct listing *list, const struct node *node, uint64_t offset)
+{
+    const struct layout *layout = core_get_layout(list->fs->core, node->store);
+    const struct layout_entry *after = NULL;
+    struct file_tree_walk walk;
+    struct file_tree_child child;
+    size_t bytes;
+    const char *path = node_get_path(node, &bytes);
+    if (offset >= OFFSET_DYNAMIC) {
+        after = layout_find_entry_serial(layout, offset - OFFSET_DYNAMIC);
+        if (!after)
+            return;
+    }
+    file_tree_begin(&walk, layout, path, bytes, after);
+    while (file_tree_next(&walk, &child)) {
+        struct node found = node_make_child(node, &child);
+        char name[NAME_MAX_BYTES + 1] = "";
+        memcpy(name, child.name, child.name_bytes);
+        if (!add(list, name, node_get_id(&found), node_get_traits(found.kind)->type,
+                 OFFSET_DYNAMIC + child.entry->serial))
             return;
     }
 }
@@ -215,6 +249,8 @@ void fs_op_readdir(fuse_req_t req, fuse_ino_t id, size_t size, off_t from,
         list_allocations(&list, &node, offset);
     else if (node.kind == NODE_METADATA)
         list_entries(&list, &node, offset);
+    else if (node.kind == NODE_FILES || node.kind == NODE_FILES_DIRECTORY)
+        list_files(&list, &node, offset);
     else if (node.kind == NODE_REGIONS)
         list_owners(&list, offset);
     else if (node.kind == NODE_REGION_OWNER)

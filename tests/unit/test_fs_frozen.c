@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Facts that the kernel remembers of a mount across workers: a node's number contains its kind, an
- * open directory's offsets are counted in kinds. A change here needs another FS_KERNEL_VERSION, and
- * no mount can be upgraded across it.
+ * open directory's offsets are counted in kinds, up to `files`. A change here needs another
+ * FS_KERNEL_VERSION, and no mount can be upgraded across it; a kind at the end changes no other.
  */
 #include "fs/fs.h"
 #include "fs/init.h"
@@ -46,12 +46,15 @@ static const struct {
     {"region owner", NODE_REGION_OWNER, 25},
     {"region", NODE_REGION, 26},
     {"pools", NODE_POOLS, 27},
+    {"files", NODE_FILES, 28},
+    {"directory in files", NODE_FILES_DIRECTORY, 29},
+    {"file in files", NODE_FILE, 30},
 };
 
 TAP_TEST(kinds_of_nodes_have_the_numbers_that_kernels_know)
 {
     check_int(FS_KERNEL_VERSION, 1);
-    check_int(NODE_KIND_COUNT, 28);
+    check_int(NODE_KIND_COUNT, 31);
     check_int(sizeof kinds / sizeof kinds[0], NODE_KIND_COUNT);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         check_int(kinds[i].number, kinds[i].frozen);

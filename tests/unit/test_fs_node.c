@@ -155,6 +155,101 @@ TAP_TEST(regions_are_found_by_owner_and_name_and_are_his_alone)
     check_int(node_find(core, owner, &node), -ENOENT);
 }
 
+static int put_file(uint64_t session, const char *path, uint64_t slot, uint64_t offset,
+                    const char *value)
+{
+    char key[300];
+
+    snprintf(key, sizeof key, FILE_ENTRY_PREFIX "%s", path);
+    return apply(named((struct record){.type = RECORD_ENTRY_PUT,
+                                       .session = session,
+                                       .slot = slot,
+                                       .offset = offset,
+                                       .value = (const uint8_t *)value,
+                                       .value_bytes = strlen(value)},
+                       key));
+}
+
+/* A store with files in one allocation of 1000 bytes. */
+static uint64_t make_files(void)
+{
+    uint64_t store = make_store("model");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P3), file = out.file;
+
+    require(add_memory(session, "w") == 0);
+    uint64_t slot = slot_of(out.serial);
+    require(put_file(session, "a/b/deep", slot, 0, "{\"bytes\":10}") == 0);
+    require(put_file(session, "a/c", slot, 20, "{\"bytes\":30,\"mtime_ns\":1500000000}") == 0);
+    require(put_file(session, "all", slot, 0, "{\"bytes\":1000}") == 0);
+    require(put_file(session, "bad", slot, 1, "{\"bytes\":1000}") == 0);
+    require(put_file(session, "none", LAYOUT_UNBOUND, 0, "{\"bytes\":0}") == 0);
+    require(commit(session) == 0);
+    require(close_file(file) == 0);
+    return store;
+}
+
+TAP_TEST(a_store_shows_files_while_it_has_entries_of_files)
+{
+    core_start();
+    uint64_t bare = node_make_id(NODE_STORE, make_committed("bare", NULL)), store;
+    struct node node;
+    struct stat stat;
+
+    check_int(node_lookup(core, &TOP, bare, "files", &node), -ENOENT);
+    check_int(node_find(core, node_make_id(NODE_FILES, bare >> 8), &node), -ENOENT);
+    store = node_make_id(NODE_STORE, make_files());
+    check_int(must_find(store, "files").kind, NODE_FILES);
+    node = must_find(root_id(), "model");
+    node_stat(core, &TOP, &node, &stat);
+    check_int((long long)stat.st_nlink, 5);
+}
+
+TAP_TEST(names_below_files_are_directories_and_files_with_ids_that_find_them)
+{
+    core_start();
+    uint64_t files = node_make_id(NODE_FILES, make_files());
+    struct node a = must_find(files, "a"), b = must_find(node_get_id(&a), "b"), node, up;
+    struct file_tree_file file;
+    struct stat stat;
+
+    check(a.kind == NODE_FILES_DIRECTORY && b.kind == NODE_FILES_DIRECTORY);
+    check(a.entry == b.entry && node_get_id(&a) != node_get_id(&b));
+    node = must_find(node_get_id(&b), "deep");
+    check(node.kind == NODE_FILE && node.entry == b.entry);
+    up = node_get_parent(core, &b);
+    check(node_get_id(&up) == node_get_id(&a));
+    up = node_get_parent(core, &a);
+    check(node_get_id(&up) == files);
+    node = must_find(node_get_id(&a), "c");
+    node_stat(core, &TOP, &node, &stat);
+    check(stat.st_size == 30 && stat.st_mtim.tv_sec == 1 && stat.st_mtim.tv_nsec == 500000000);
+    check_int(stat.st_mode, S_IFREG | (node.store->mode & 0444u));
+    require(node_get_file(core, &node, &file) == 0);
+    check(file.offset == 20 && !file.is_whole && file.allocation);
+    node = must_find(files, "all");
+    check(node_get_file(core, &node, &file) == 0 && file.is_whole);
+    node = must_find(files, "none");
+    check(node_get_file(core, &node, &file) == 0 && !file.allocation);
+    check_int(node_lookup(core, &TOP, files, "bad", &node), -ENOENT);
+    check_int(node_lookup(core, &TOP, files, "b", &node), -ENOENT);
+    check_int(node_lookup(core, &TOP, node_get_id(&a), "..", &node), -ENOENT);
+}
+
+TAP_TEST(ids_below_files_that_no_directory_has_are_not_found)
+{
+    core_start();
+    uint64_t files = node_make_id(NODE_FILES, make_files());
+    struct node a = must_find(files, "a"), all = must_find(files, "all"), node;
+    uint64_t serial = a.entry->serial << 6;
+
+    check_int(node_find(core, node_make_id(NODE_FILES_DIRECTORY, serial | 2), &node), 0);
+    check_int(node_find(core, node_make_id(NODE_FILES_DIRECTORY, serial), &node), -ENOENT);
+    check_int(node_find(core, node_make_id(NODE_FILES_DIRECTORY, serial | 3), &node), -ENOENT);
+    serial = all.entry->serial << 6;
+    check_int(node_find(core, node_make_id(NODE_FILES_DIRECTORY, serial | 1), &node), -ENOENT);
+    check_int(node_find(core, node_make_id(NODE_FILE, UINT64_MAX >> 8), &node), -ENOENT);
+}
+
 static unsigned directions(enum node_kind kind)
 {
     return service_get_directions(node_get_traits(kind)->file);
