@@ -316,6 +316,37 @@ END
     is_unmapped "$MAPPER" "$ORDERS"
 }
 
+# put_file PATH ALLOCATION OFFSET BYTES: the entry of a file of a model; the caller has the writer's lock.
+put_file() {
+    local name="$W/metadata/gmsfs:file:$1"
+    printf '{"bytes":%s}' "$4" >"$name"
+    setfattr -n user.gmsfs.allocation -v "$2" "$name"
+    setfattr -n user.gmsfs.offset -v "$3" "$name"
+}
+
+@test "a file of a model that is a whole allocation has the store's pages; one that is a part has the cache's" {
+    requires passthrough
+    start_weights
+    random 4194304 "$T/a"
+    exec 5<>"$W/lock"
+    cp "$T/a" "$W/allocations/a"
+    put_file whole a 0 4194304
+    put_file part a 4096 5000
+    echo immutable >"$W/commit"
+    exec 5>&-
+    wait_until 5 state_is weights COMMITTED
+    map "$W/files/whole"
+    assert_eq "$(ask "$MAPPER" "$ORDERS" sum)" "$(sum_of "$T/a")" 'the whole'
+    assert_eq "$(ask "$MAPPER" "$ORDERS" page)" "$(kept_page "$KEEPER" 4194304)" 'the page'
+    is_unmapped "$MAPPER" "$ORDERS"
+    tail -c +4097 "$T/a" | head -c 5000 >"$T/part"
+    map "$W/files/part"
+    assert_eq "$(ask "$MAPPER" "$ORDERS" sum)" "$(sum_of "$T/part")" 'the part'
+    is_unmapped "$MAPPER" "$ORDERS"
+    cmp "$T/part" "$W/files/part"
+    cmp "$T/a" "$W/files/whole"
+}
+
 @test "a user without rights gets no mapping" {
     start_weights
     random 4194304 "$T/a"

@@ -101,11 +101,17 @@ static void reply_opened(struct fs_request *request, const struct service_answer
 }
 
 /* Returns the part of an allocation that this open file only reads. */
-static enum fs_part get_part(const struct node *node, int flags)
+static enum fs_part get_part(const struct core *core, const struct node *node, int flags)
 {
-    if ((flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY || node->kind != NODE_ALLOCATION)
+    struct file_tree_file file = {0};
+    if ((flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
         return FS_PART_NONE;
-    return FS_PART_WHOLE;
+    if (node->kind == NODE_ALLOCATION)
+        return FS_PART_WHOLE;
+    if (node->kind != NODE_FILE || node_get_file(core, node, &file) || !file.allocation)
+        return FS_PART_NONE;
+    return file.offset == 0 && file.size_bytes == file.allocation->size_bytes ? FS_PART_WHOLE
+                                                                              : FS_PART_SOME;
 }
 
 /* Opens, once the memory behind the file is registered with the kernel if it can be. */
@@ -144,7 +150,7 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     request->takes_errors = true;
     request->node = id;
     request->info = *info;
-    request->part = get_part(&node, info->flags);
+    request->part = get_part(fs->core, &node, info->flags);
     request->serial = describe(fs->core, &node, info->flags).serial;
     if (!fs_request_may_wait(request))
         return;
