@@ -99,11 +99,6 @@ void backings_free(struct backings *backings)
     *backings = (struct backings){.fd = -1};
 }
 
-size_t backings_count(const struct backings *backings)
-{
-    return backings->items.count;
-}
-
 /* ---- the kernel -------------------------------------------------------------------------- */
 
 /* ENOENT is no error: the kernel has no such number. */

@@ -40,6 +40,5 @@ void backings_free(struct backings *backings);
 int backings_add(struct backings *backings, int fuse_fd, uint64_t memory, int fd, uint32_t *number);
 /* Ends the registration of this memory, if there is one. Open files and mappings stay good. */
 void backings_remove(struct backings *backings, int fuse_fd, uint64_t memory);
-size_t backings_count(const struct backings *backings);
 
 #endif
