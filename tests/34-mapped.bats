@@ -4,7 +4,8 @@
 # Files of immutable layouts are mapped: with the memory of the store itself where the kernel can, else with
 # pages of its cache. gmsfs(5), Mapped files, tells what these tests show.
 #
-# shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
+# shellcheck disable=SC2004,SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
+# shellcheck disable=SC2016 # shells within shells have variables of their own
 
 load helpers
 load gmsctl

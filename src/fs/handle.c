@@ -48,7 +48,6 @@ static void unlink_poll(struct fs_handle *handle)
 void fs_handle_free(struct fs *fs, struct fs_handle *handle)
 {
     fs_shown_drop(fs, handle);
-    fs_mapped_close(fs, handle);
     unlink_poll(handle);
     fs_handle_unkeep(handle);
     fs_gather_free(fs, handle, &handle->gathered);
@@ -86,5 +85,4 @@ void fs_handles_free(struct fs *fs)
     free_all(fs, &fs->files);
     free_all(fs, &fs->dirs);
     idvec_free(&fs->viewed);
-    fs_mapped_free(fs);
 }

@@ -131,11 +131,14 @@ int fs_mapped_open(struct fs *fs, uint64_t node, uint64_t file, uint64_t serial,
     return 0;
 }
 
-void fs_mapped_close(struct fs *fs, struct fs_handle *handle)
+void fs_mapped_close(struct fs *fs, uint64_t file)
 {
-    if (handle->mapped)
+    struct fs_handle *handle = fs_handle_find(fs, file);
+
+    if (handle && handle->mapped) {
         leave(fs, handle->mapped);
-    handle->mapped = NULL;
+        handle->mapped = NULL;
+    }
 }
 
 void fs_mapped_restore(struct fs *fs, struct fs_handle *handle, const struct fs_kept_position *from)

@@ -60,7 +60,8 @@ bool fs_mapped_is_unknown(const struct fs *fs, uint64_t serial);
  * memory that the store has no more; -ENOMEM */
 int fs_mapped_open(struct fs *fs, uint64_t node, uint64_t file, uint64_t serial, enum fs_part part,
                    struct fuse_file_info *info, uint32_t *backing);
-void fs_mapped_close(struct fs *fs, struct fs_handle *handle);
+/* Called before the handle is dropped. */
+void fs_mapped_close(struct fs *fs, uint64_t file);
 /* Restores the way of an open file of the last worker. */
 void fs_mapped_restore(struct fs *fs, struct fs_handle *handle,
                        const struct fs_kept_position *from);

@@ -64,6 +64,7 @@ static void fill_info(struct fuse_file_info *info, enum node_kind kind, uint64_t
 /* Closes a file whose client was interrupted before the answer reached it: no RELEASE will come. */
 void fs_on_unwanted(struct fs *fs, uint64_t fh)
 {
+    fs_mapped_close(fs, fh);
     fs_handle_drop(fs, fh);
     service_close(fs->service, fh);
 }
@@ -267,6 +268,7 @@ void fs_op_release(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     struct fs *fs = fs_of(req);
     if (node_get_kind(id) == NODE_ENTRY)
         fs_entry_put(fs, info->fh); /* a FLUSH has reported its error; no client waits now */
+    fs_mapped_close(fs, info->fh);
     fs_handle_drop(fs, info->fh);
     service_close(fs->service, info->fh);
     fs_reply_error(req, 0);

@@ -442,6 +442,7 @@ void fs_free(struct fs *fs)
     }
     fs_drop_measured(fs);
     fs_handles_free(fs);
+    fs_mapped_free(fs);
     if (fs->session)
         fuse_session_destroy(fs->session);
     fs_ledger_forget(fs);

@@ -79,12 +79,10 @@ void piece_doom(struct service *s, uint64_t memory);
 /* Returns true while memory of this store is being freed. */
 bool piece_is_freed_of(const struct service *s, uint64_t store);
 
-/* piece_mapped.c */
+/* piece_free.c */
 /* Keeps a piece that is to be freed, and charged, until no process maps it. */
 void piece_stays_mapped(struct service *s, struct piece *piece);
 void piece_drop_mapped(struct service *s); /* for service_free */
-
-/* piece_free.c */
 void piece_end(struct service *s, struct piece *piece);
 /* Gives back the bytes that the piece is charged with beyond `reserved_bytes`. */
 void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
