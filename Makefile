@@ -63,7 +63,7 @@ MAIN_SRC := src/cli/main.c
 
 OBJ      := $(SRC:%.c=$(O)/obj/%.o)
 LIB_OBJ  := $(LIB_SRC:%.c=$(O)/obj/%.o)
-TEST_OBJ := $(SRC:%.c=$(O)/test/obj/%.o) $(O)/test/obj/tests/hooks.o
+TEST_OBJ := $(SRC:%.c=$(O)/test/obj/%.o) $(O)/test/obj/tests/hooks.o $(O)/test/obj/tests/source_test.o
 HOOK_OBJ := $(patsubst %.c,$(O)/test/obj/%.o,$(sort $(wildcard tests/fault/hook_*.c)))
 
 BIN      := $(O)/gmsfs

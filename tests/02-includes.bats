@@ -9,9 +9,9 @@
 load helpers
 
 tree() {
-    mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,copier,rpc,fs,daemon,mover,model,image,triton,cli} "$T"/{libgmsfs,examples}
+    mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,copier,rpc,fs,daemon,source,mover,model,image,triton,cli} "$T"/{libgmsfs,examples}
     local header
-    for header in src/base/{array,text,log,thread,near}.h src/mover/{work,sink}.h src/model/pack.h src/image/image.h src/cli/cli.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h src/rpc/{message,session}.h \
+    for header in src/base/{array,text,log,thread,near}.h src/source/{source,source_backend}.h src/mover/{work,sink}.h src/model/pack.h src/image/image.h src/cli/cli.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h src/rpc/{message,session}.h \
         src/vmm/{vmm,backends}.h src/fs/fs.h src/daemon/{daemon,loop}.h src/triton/{triton,wire_text,server}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
         : >"$T/$header"
     done
@@ -65,7 +65,9 @@ refused() { # REASON PATH INCLUDE...
     allowed src/cli/cmd_triton.c '"triton/triton.h"'
     allowed src/copier/cuda.c '"base/near.h"' '<sched.h>'
     allowed src/mover/work.c '"mover/sink.h"' '"work.h"' '"base/thread.h"' '"gmsfs.h"'
-    allowed src/model/pack.c '"model/pack.h"' '<jansson.h>'
+    allowed src/mover/work.c '"source/source.h"'
+    allowed src/source/source.c '"source/source_backend.h"' '"gmsfs_abi.h"' '<sys/stat.h>'
+    allowed src/model/pack.c '"model/pack.h"' '"source/source.h"' '<jansson.h>'
     allowed src/image/image.c '"mover/mover.h"' '"mover/work.h"' '"meta/layout.h"' '"gmsfs.h"'
     allowed src/cli/main.c '"mover/work.h"' '"model/model.h"' '"model/pack.h"' '"image/image.h"' '"daemon/daemon.h"' '"vmm/backends.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
     allowed libgmsfs/map.c '"gmsfs.h"' '"gmsfs_abi.h"' '<pthread.h>' '"base/array.h"'
@@ -81,6 +83,7 @@ refused() { # REASON PATH INCLUDE...
     refused 'cli must not include service' src/cli/main.c '"service/service.h"'
     refused 'mover must not include cli' src/mover/work.c '"cli/cli.h"'
     refused 'mover must not include model' src/mover/work.c '"model/pack.h"'
+    refused 'source must not include mover' src/source/source.c '"mover/work.h"'
     refused 'model must not include mover' src/model/pack.c '"mover/work.h"'
     refused 'model must not include image' src/model/pack.c '"image/image.h"'
     refused 'image must not include cli' src/image/image.c '"cli/cli.h"'
@@ -109,6 +112,7 @@ refused() { # REASON PATH INCLUDE...
 
 @test "a folder's private header is found where others include it" {
     refused 'not among the headers that src/mover/mover.h shows' src/cli/main.c '"mover/sink.h"'
+    refused 'not among the headers that src/source/source.h shows' src/mover/work.c '"source/source_backend.h"'
     refused 'not among the headers that src/mover/mover.h shows' src/image/image.c '"mover/sink.h"'
     refused 'not among the headers that src/triton/triton.h shows' src/cli/main.c '"triton/server.h"'
     : >"$T/src/model/model.h"

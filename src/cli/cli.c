@@ -6,7 +6,7 @@
 #include "base/failure.h"
 #include "base/size.h"
 #include "cli/ui.h"
-#include "mover/direct.h"
+#include "source/direct.h"
 #include "mover/work.h"
 
 #include <errno.h>

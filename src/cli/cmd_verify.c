@@ -10,8 +10,8 @@
 #include "cli/ui.h"
 #include "model/open.h"
 #include "model/safetensors.h"
-#include "mover/direct.h"
 #include "mover/work.h"
+#include "source/direct.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -268,7 +268,7 @@ static int verify_open_inputs(struct verify *verify)
 
     verify->inputs = calloc(model->file_count + 1, sizeof(*verify->inputs));
     for (size_t i = 0; verify->inputs && i < model->file_count; i++)
-        direct_open(&verify->inputs[i], model->files[i].fd, use);
+        direct_open(&verify->inputs[i], model->files[i].fd, use, 0, model->files[i].size_bytes);
     return verify->inputs ? 0 : -ENOMEM;
 }
 

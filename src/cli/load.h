@@ -14,7 +14,7 @@
 #include "gmsfs.h"
 #include "model/pack.h"
 #include "model/safetensors.h"
-#include "mover/direct.h"
+#include "source/direct.h"
 #include "mover/staging.h"
 
 #include <stdbool.h>

@@ -22,7 +22,7 @@ static enum direct_use inputs_choose(const struct load *loads, size_t count)
 static void inputs_open(const struct model_file *from, struct direct_file *file,
                         enum direct_use use)
 {
-    direct_open(file, from->fd, use);
+    direct_open(file, from->fd, use, 0, from->size_bytes);
     if (!direct_is_on(file))
         posix_fadvise(from->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 }

@@ -20,7 +20,7 @@
 #include "image/image_entries.h"
 #include "image/image_layout.h"
 #include "image/image_manifest.h"
-#include "mover/direct.h"
+#include "source/direct.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -68,7 +68,7 @@ static int check_open(void *context, const struct fill_range *range, struct dire
         image_dir_open_file(&run->check->image->dir, image_data_name(piece->file, name), O_RDONLY);
 
     if (fd >= 0)
-        direct_open_part(file, fd, run->use, piece->file_offset_bytes, piece->size_bytes);
+        direct_open(file, fd, run->use, piece->file_offset_bytes, piece->size_bytes);
     return fd;
 }
 

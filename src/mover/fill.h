@@ -20,7 +20,7 @@
 #ifndef GMSFS_MOVER_FILL_H
 #define GMSFS_MOVER_FILL_H
 
-#include "mover/direct.h"
+#include "source/direct.h"
 #include "mover/staging.h"
 #include "mover/work.h"
 

@@ -3,12 +3,11 @@
  * mover - moves bytes between files and the memory of stores, as fast as the machine can
  *
  * src/image and the commands include the headers named here, and no others of this folder. A reader
- * of many bytes gets threads from `work`, a lane of `staging` for each, and reads files by `direct`
- * or writes them by `sink`.
+ * of many bytes gets threads from `work`, a lane of `staging` for each, and writes files by `sink`;
+ * src/source reads them.
  *
  *   work          cuts much data into pieces, which threads take; chooses how many threads
  *   staging       the bytes of store memory, on the host or a GPU, for a thread to read or fill
- *   direct        reads files past the page cache, or through it
  *   sink          a file that several threads fill
  *   fill          fills the memory of stores from files, by one engine
  *   supply        memory that one thread asks for while others fill it
@@ -20,7 +19,6 @@
 #ifndef GMSFS_MOVER_MOVER_H
 #define GMSFS_MOVER_MOVER_H
 
-#include "mover/direct.h"
 #include "mover/fill.h"
 #include "mover/sink.h"
 #include "mover/staging.h"

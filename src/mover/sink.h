@@ -15,7 +15,7 @@
 #ifndef GMSFS_MOVER_SINK_H
 #define GMSFS_MOVER_SINK_H
 
-#include "mover/direct.h"
+#include "source/direct.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

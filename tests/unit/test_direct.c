@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests reads past the page cache: the bytes are the same as through it, at any offset and size. */
-#include "mover/direct.h"
+#include "source/direct.h"
 
 #include "tap.h"
 
@@ -65,7 +65,7 @@ static void check_places(enum direct_use use)
     struct direct_file file;
 
     require(room);
-    direct_open(&file, fd, use);
+    direct_open(&file, fd, use, 0, FILE_BYTES);
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         for (size_t j = 0; j < sizeof sizes / sizeof *sizes; j++)
             if (begins[i] + sizes[j] <= FILE_BYTES)
@@ -96,7 +96,7 @@ TAP_TEST(a_file_that_ends_before_is_told)
         int fd = make_file(false);
         struct direct_file file;
 
-        direct_open(&file, fd, uses[i]);
+        direct_open(&file, fd, uses[i], 0, FILE_BYTES);
         require(ftruncate(fd, 150000) == 0);
         check(direct_read(&file, room, 100000, 50000, &bytes) == 0);
         check(direct_read(&file, room, 100000, 50001, &bytes) == -ENODATA);
@@ -159,7 +159,7 @@ TAP_TEST(cached_bytes_are_read_through_the_cache)
     struct direct_file file;
 
     check(direct_count_cached(fd, 0, FILE_BYTES) >= FILE_BYTES);
-    direct_open(&file, fd, DIRECT_AUTO);
+    direct_open(&file, fd, DIRECT_AUTO, 0, FILE_BYTES);
     check(!direct_is_on(&file));
     direct_close(&file);
     drop_file(fd);
@@ -182,7 +182,7 @@ TAP_TEST(cached_bytes_are_counted_in_the_part_that_is_read)
     check_int(direct_count_cached(fd, PART_BYTES + 100, 1), DIRECT_ALIGN_BYTES);
     check_int(direct_count_cached(fd, 2 * PART_BYTES, 2 * PART_BYTES), 0);
     check_int(direct_count_cached(fd, 0, whole), PART_BYTES);
-    direct_open_part(&file, fd, DIRECT_AUTO, PART_BYTES, PART_BYTES);
+    direct_open(&file, fd, DIRECT_AUTO, PART_BYTES, PART_BYTES);
     check(!direct_is_on(&file));
     direct_close(&file);
     close(fd);

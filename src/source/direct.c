@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mover/direct.h"
+#include "source/direct.h"
 
 #include "base/file_io.h"
-#include "mover/work.h"
+#include "base/thread.h"
 #include "vmm/headroom.h"
 
 #include <errno.h>
@@ -167,25 +167,17 @@ static int direct_open_again(int fd, int flags)
     return again < 0 ? -errno : again;
 }
 
-void direct_open_part(struct direct_file *file, int fd, enum direct_use use, uint64_t offset_bytes,
-                      uint64_t size_bytes)
+void direct_open(struct direct_file *file, int fd, enum direct_use use, uint64_t offset_bytes,
+                 uint64_t size_bytes)
 {
     file->fd = fd;
     file->direct_fd = -1;
     atomic_init(&file->gave_up, false);
-    if (use == DIRECT_NEVER || size_bytes == 0)
+    if (use == DIRECT_NEVER || size_bytes < DIRECT_LEAST_BYTES)
         return;
     if (use == DIRECT_AUTO && direct_count_cached(fd, offset_bytes, size_bytes) >= size_bytes / 2)
         return;
     file->direct_fd = direct_open_again(fd, O_RDONLY);
-}
-
-void direct_open(struct direct_file *file, int fd, enum direct_use use)
-{
-    struct stat known;
-    bool is_known = fstat(fd, &known) == 0;
-
-    direct_open_part(file, fd, use, 0, is_known ? (uint64_t)known.st_size : 0);
 }
 
 int direct_open_writer(int fd)
@@ -202,7 +194,8 @@ void direct_close(struct direct_file *file)
 
 uint64_t direct_threads(uint64_t asked, bool is_direct)
 {
-    return !asked && is_direct && work_default_threads() < DIRECT_THREADS ? DIRECT_THREADS : asked;
+    return !asked && is_direct && thread_count_processors() < DIRECT_THREADS ? DIRECT_THREADS
+                                                                             : asked;
 }
 
 bool direct_is_on(const struct direct_file *file)

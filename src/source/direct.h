@@ -12,8 +12,8 @@
  * Any thread may read an open struct direct_file; nothing is printed. Functions return 0 or a
  * negative errno.
  */
-#ifndef GMSFS_MOVER_DIRECT_H
-#define GMSFS_MOVER_DIRECT_H
+#ifndef GMSFS_SOURCE_DIRECT_H
+#define GMSFS_SOURCE_DIRECT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -29,7 +29,7 @@
 #define DIRECT_THREADS 8u
 
 enum direct_use {
-    DIRECT_AUTO, /* direct for each file, or part, that is less than half in the cache */
+    DIRECT_AUTO, /* direct for each part that is less than half in the cache */
     DIRECT_ALWAYS,
     DIRECT_NEVER,
 };
@@ -52,12 +52,11 @@ enum direct_use direct_choose(enum direct_use use, uint64_t files_bytes, uint64_
 enum direct_use direct_decide(enum direct_use use, uint64_t files_bytes, uint64_t taken_bytes,
                               uint64_t available_bytes);
 
-/* Never fails: a file that cannot be opened for direct reads is read through the cache. The caller
- * still owns fd, and keeps it open until direct_close. */
-void direct_open(struct direct_file *file, int fd, enum direct_use use);
-/* For a reader of a part of the file: only the cached bytes of that part decide. */
-void direct_open_part(struct direct_file *file, int fd, enum direct_use use, uint64_t offset_bytes,
-                      uint64_t size_bytes);
+/* For a reader of a part of the file, whose cached bytes decide. Never fails: a file that cannot be
+ * opened for direct reads is read through the cache. The caller still owns fd, and keeps it open
+ * until direct_close. */
+void direct_open(struct direct_file *file, int fd, enum direct_use use, uint64_t offset_bytes,
+                 uint64_t size_bytes);
 void direct_close(struct direct_file *file);
 
 /* Opens a file that is open for writing again, for direct writes. */

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source_files_list - lists directories, for source_files.c alone; as in source_backend.h */
+#ifndef GMSFS_SOURCE_SOURCE_FILES_LIST_H
+#define GMSFS_SOURCE_SOURCE_FILES_LIST_H
+
+#include "source/source_backend.h"
+
+int source_files_list(void *state, const char *tree, const char *folder, bool is_deep,
+                      struct source_list *list, struct failure *failure);
+
+/* Searches for a file that a download tool removes or renames when it has finished: beside the
+ * model, in the hub's .cache below it, or in the blobs of the hub's cache. */
+void source_files_tell_unfinished(void *state, const char *tree, char *text, size_t room);
+
+#endif
