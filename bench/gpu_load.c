@@ -57,7 +57,8 @@ static int load_rounds(const char *store, const char *model, int rounds, int loo
                         .file_count = 1,
                         .timeout_ms = CLI_FOREVER,
                         .quiet = true,
-                        .staging = staging_new()};
+                        .staging = staging_new(),
+                        .source = source_open()};
 
     load_or_die("plan", load_plan(&load));
     load_or_die("open", store_open(store, &load.handle) ? CLI_FAILURE : CLI_OK);
@@ -65,7 +66,7 @@ static int load_rounds(const char *store, const char *model, int rounds, int loo
     bench_check("connect", gmsfs_connect(load.handle, GMSFS_MODE_RW, CLI_FOREVER));
     staging_expect(load.staging, load.threads, load.model->tensor_bytes);
     load_or_die("clear", load_clear(&load));
-    bench_check("inputs", load_open_inputs(&load, 1));
+    load_prepare_source(&load, 1);
     bench_check("driver", drv_open(&drv, NULL, 0));
     if (look)
         trace_begin(drv);
@@ -83,6 +84,7 @@ static int load_rounds(const char *store, const char *model, int rounds, int loo
     bench_check("abort", gmsfs_abort(load.handle, NULL));
     staging_free(load.staging);
     load_free(&load);
+    source_close(load.source);
     return 0;
 }
 

@@ -116,6 +116,7 @@ static double time_jansson(const char *path, size_t count)
 static double time_floor(const char *path, gmsfs_t *store, size_t count, double *parse_us)
 {
     struct gmsfs_metadata *entries;
+    struct source *source = source_open();
     struct failure failure;
     struct model *model;
     double start_us, parse_start_us, took_us;
@@ -129,7 +130,7 @@ static double time_floor(const char *path, gmsfs_t *store, size_t count, double 
     start_us = bench_now_us();
     read_all(path);
     parse_start_us = bench_now_us();
-    if (model_open(&path, 1, &model, &failure) != 0)
+    if (!source || model_open(source, &path, 1, &model, &failure) != 0)
         bench_die(failure.text, EINVAL);
     *parse_us = bench_now_us() - parse_start_us;
     bench_check("put", gmsfs_metadata_put_many(store, entries, count, NULL));
@@ -137,6 +138,7 @@ static double time_floor(const char *path, gmsfs_t *store, size_t count, double 
     if (model->tensor_count != count)
         bench_die("the model has another number of tensors", EPROTO);
     safetensors_close(model);
+    source_close(source);
     entries_free(entries, count);
     bench_check("abort", gmsfs_abort(store, NULL));
     return took_us;

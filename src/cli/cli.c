@@ -6,8 +6,8 @@
 #include "base/failure.h"
 #include "base/size.h"
 #include "cli/ui.h"
-#include "source/direct.h"
 #include "mover/work.h"
+#include "source/direct.h"
 
 #include <errno.h>
 #include <inttypes.h>

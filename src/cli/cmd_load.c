@@ -123,7 +123,8 @@ static int load_do(struct load *load)
     signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     load->staging = staging_new();
-    if (!load->staging)
+    load->source = source_open();
+    if (!load->staging || !load->source)
         return cli_out_of_memory();
     status = load_check_parts(load->files, load->file_count);
     if (status == CLI_OK)
@@ -132,6 +133,7 @@ static int load_do(struct load *load)
         status = load_into_store(load);
     staging_free(load->staging);
     load_free(load);
+    source_close(load->source);
     store_make_undo();
     return status;
 }

@@ -7,11 +7,12 @@
 #include "cli/progress.h"
 #include "cli/reader.h"
 #include "cli/store_memory.h"
+#include "cli/store_source.h"
 #include "cli/ui.h"
 #include "model/open.h"
 #include "model/safetensors.h"
 #include "mover/work.h"
-#include "source/direct.h"
+#include "source/source.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -52,14 +53,29 @@ struct verify {
     enum direct_use direct;
     bool quiet;
 
+    struct source *source;
     struct model *model;
-    struct direct_file *inputs; /* its files, as they are read */
     struct reader reader;
     struct verify_tensor *tensors; /* as those of the model */
     struct progress progress;
-    atomic_int read_error; /* errno, of read_error_tensor */
-    atomic_size_t read_error_tensor;
     size_t bad; /* tensors that differ */
+
+    /* The first error of the source. */
+    atomic_flag has_failed;
+    const struct model_tensor *failed; /* NULL: none */
+    int failed_error;
+    struct failure failed_why;
+};
+
+/* One thread at one piece of a tensor: receives the file's bytes, and compares them. */
+struct verify_piece {
+    struct source_receiver receiver; /* first: its functions get their piece by it */
+    struct verify *verify;
+    size_t index;
+    struct staging_lane *lane;
+    const uint8_t *memory; /* of the store, from `at_bytes` of the tensor on */
+    size_t memory_bytes;
+    int error; /* of this machine's memory or of a device; 0: none */
 };
 
 /* ---- the layout ---------------------------------------------------------------------------- */
@@ -156,66 +172,80 @@ static size_t verify_first(const uint8_t *memory, const uint8_t *file, size_t si
     return at;
 }
 
-/* One part of the memory against the same of the file, or the beginning of it: *size_bytes. */
-static int verify_part(struct verify *verify, size_t index, const uint8_t *memory, uint8_t *room,
-                       uint64_t offset_bytes, size_t *size_bytes)
+static int piece_room(struct source_receiver *receiver, size_t most_bytes, bool in_blocks,
+                      uint8_t **room, size_t *room_bytes)
 {
-    const struct model_tensor *tensor = &verify->model->tensors[index];
-    struct direct_file *input = &verify->inputs[tensor->file];
-    uint8_t *file;
-    size_t first;
-    int error;
+    struct verify_piece *piece = (struct verify_piece *)receiver;
 
-    *size_bytes =
-        direct_fit(input, tensor->offset_bytes + offset_bytes, *size_bytes, VERIFY_ROOM_BYTES);
-    error = direct_read(input, room, tensor->offset_bytes + offset_bytes, *size_bytes, &file);
-    if (error) {
-        atomic_store(&verify->read_error_tensor, index);
-        atomic_store(&verify->read_error, -error);
-        return error;
+    (void)most_bytes;
+    (void)in_blocks;
+    *room_bytes = VERIFY_ROOM_BYTES;
+    *room = staging_scratch(piece->lane, VERIFY_ROOM_BYTES);
+    return piece->error = *room ? 0 : -ENOMEM;
+}
+
+static void piece_compare(const struct verify_piece *piece, const uint8_t *file, size_t size_bytes)
+{
+    size_t first;
+
+    if (memcmp(piece->memory, file, size_bytes) == 0)
+        return;
+    first = verify_first(piece->memory, file, size_bytes);
+    if (first < size_bytes)
+        verify_lower(&piece->verify->tensors[piece->index].first_bad,
+                     piece->receiver.at_bytes + first);
+}
+
+static int piece_put(struct source_receiver *receiver, const uint8_t *bytes, size_t size_bytes)
+{
+    struct verify_piece *piece = (struct verify_piece *)receiver;
+    size_t step;
+
+    for (; size_bytes > 0; bytes += step, size_bytes -= step) {
+        if (piece->memory_bytes == 0)
+            piece->error = staging_next(piece->lane, &piece->memory, &piece->memory_bytes);
+        if (piece->error)
+            return piece->error;
+        step = piece->memory_bytes < size_bytes ? piece->memory_bytes : size_bytes;
+        if (step == 0)
+            return -EOVERFLOW; /* more than was asked for */
+        piece_compare(piece, bytes, step);
+        piece->memory += step;
+        piece->memory_bytes -= step;
+        receiver->at_bytes += step;
+        receiver->left_bytes -= step;
     }
-    if (memcmp(memory, file, *size_bytes) == 0)
-        return 0;
-    first = verify_first(memory, file, *size_bytes);
-    if (first < *size_bytes)
-        verify_lower(&verify->tensors[index].first_bad, offset_bytes + first);
     return 0;
 }
 
-/* Compares the store's memory, by as many reads as needed. */
-static int verify_parts(struct verify *verify, size_t index, const uint8_t *memory, uint8_t *room,
-                        uint64_t offset_bytes, size_t size_bytes)
-{
-    size_t done = 0, step;
-    int error = 0;
-
-    while (!error && done < size_bytes) {
-        step = size_bytes - done;
-        error = verify_part(verify, index, memory + done, room, offset_bytes + done, &step);
-        done += step;
-    }
-    return error;
-}
-
-static int verify_piece(void *context, const struct work_piece *piece, void *own)
+static int verify_run_piece(void *context, const struct work_piece *cut, void *own)
 {
     struct verify *verify = context;
-    const struct model_tensor *tensor = &verify->model->tensors[piece->item];
-    uint8_t *room = staging_scratch(own, VERIFY_ROOM_BYTES);
-    uint64_t at = piece->offset_bytes, end = at + piece->size_bytes;
-    const uint8_t *memory;
-    size_t step = 1;
-    int error = room ? 0 : -ENOMEM;
+    const struct model_tensor *tensor = &verify->model->tensors[cut->item];
+    uint64_t at = cut->offset_bytes, end = at + cut->size_bytes;
+    struct verify_piece piece = {.receiver = {.room = piece_room,
+                                              .put = piece_put,
+                                              .step_bytes = WORK_PIECE_BYTES,
+                                              .fd = -1},
+                                 .verify = verify,
+                                 .index = cut->item,
+                                 .lane = own};
+    struct failure why;
+    int error;
 
     direct_align(tensor->offset_bytes, tensor->size_bytes, &at, &end);
-    if (!error)
-        error = staging_fetch(own, &verify->reader.memory, verify->tensors[piece->item].bytes + at,
-                              end - at, WORK_PIECE_BYTES);
-    while (!error && step > 0) {
-        error = staging_next(own, &memory, &step);
-        if (!error && step > 0)
-            error = verify_parts(verify, piece->item, memory, room, at, step);
-        at += step;
+    piece.receiver.at_bytes = at;
+    piece.receiver.left_bytes = end - at;
+    error = staging_fetch(own, &verify->reader.memory, verify->tensors[cut->item].bytes + at,
+                          end - at, WORK_PIECE_BYTES);
+    if (error)
+        return error;
+    error = source_copy(verify->source, verify->model->files[tensor->file].number,
+                        tensor->offset_bytes + at, end - at, &piece.receiver, &why);
+    if (error && !piece.error && !atomic_flag_test_and_set(&verify->has_failed)) {
+        verify->failed = tensor;
+        verify->failed_error = error;
+        verify->failed_why = why;
     }
     return error;
 }
@@ -230,19 +260,14 @@ static int verify_tick(void *context, uint64_t done_bytes)
 
 static int verify_explain_work(const struct verify *verify, int error)
 {
-    size_t index = atomic_load(&verify->read_error_tensor);
-    const struct model_tensor *tensor = &verify->model->tensors[index];
+    const struct model_tensor *failed = verify->failed;
 
     if (store_explain_staging(verify->reader.staging))
         return CLI_FAILURE;
-    if (!atomic_load(&verify->read_error))
-        cli_error("cannot compare: %s", failure_thread_reason(error));
-    else if (error == -ENODATA)
-        cli_error("%s: tensor '%s': the file became shorter while it was read",
-                  verify->model->files[tensor->file].path, tensor->name);
-    else
-        cli_error("%s: tensor '%s': cannot read: %s; check the disk",
-                  verify->model->files[tensor->file].path, tensor->name, strerror(-error));
+    if (failed)
+        return store_source_explain(verify->model->files[failed->file].path, failed->name,
+                                    verify->failed_error, verify->failed_why.text);
+    cli_error("cannot compare: %s", failure_thread_reason(error));
     return CLI_FAILURE;
 }
 
@@ -260,41 +285,13 @@ static void verify_say_bytes(struct verify *verify)
     }
 }
 
-/* -ENOMEM, or 0. */
-static int verify_open_inputs(struct verify *verify)
-{
-    const struct model *model = verify->model;
-    enum direct_use use = direct_choose(verify->direct, model->tensor_bytes, 0);
-
-    verify->inputs = calloc(model->file_count + 1, sizeof(*verify->inputs));
-    for (size_t i = 0; verify->inputs && i < model->file_count; i++)
-        direct_open(&verify->inputs[i], model->files[i].fd, use, 0, model->files[i].size_bytes);
-    return verify->inputs ? 0 : -ENOMEM;
-}
-
-static void verify_close_inputs(struct verify *verify)
-{
-    for (size_t i = 0; verify->inputs && i < verify->model->file_count; i++)
-        direct_close(&verify->inputs[i]);
-    free(verify->inputs);
-}
-
-static uint64_t verify_threads(const struct verify *verify)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < verify->model->file_count; i++)
-        any = any || direct_is_on(&verify->inputs[i]);
-    return direct_threads(verify->threads, any);
-}
-
 static int verify_bytes(struct verify *verify, uint64_t *sizes)
 {
     uint64_t whole_bytes = 0;
     struct work work = {.item_bytes = sizes,
                         .item_count = verify->model->tensor_count,
                         .context = verify,
-                        .piece = verify_piece,
+                        .piece = verify_run_piece,
                         .tick = verify_tick};
     int error;
 
@@ -302,7 +299,9 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
         sizes[i] = verify->tensors[i].bytes ? verify->model->tensors[i].size_bytes : 0;
         whole_bytes += sizes[i];
     }
-    staging_equip(verify->reader.staging, &work, &verify->reader.memory, verify_threads(verify));
+    source_prepare(verify->source, verify->direct, verify->model->tensor_bytes, 0);
+    staging_equip(verify->reader.staging, &work, &verify->reader.memory,
+                  source_threads(verify->source, verify->threads));
     progress_begin(&verify->progress, "comparing", whole_bytes, verify->quiet);
     error = work_run(&work);
     progress_end(&verify->progress);
@@ -351,7 +350,7 @@ static int verify_compare(struct verify *verify)
     int error = sizes ? 0 : -ENOMEM, status;
 
     verify->tensors = calloc(room, sizeof(*verify->tensors));
-    if (!verify->tensors || verify_open_inputs(verify) != 0)
+    if (!verify->tensors)
         error = -ENOMEM;
     for (size_t i = 0; !error && i < count; i++)
         error = verify_prepare_tensor(verify, i);
@@ -371,16 +370,20 @@ static int verify_do(struct verify *verify)
     struct failure failure;
     int status = CLI_FAILURE;
 
-    if (model_open(verify->files, verify->file_count, &verify->model, &failure) != 0)
+    verify->source = source_open();
+    if (!verify->source)
+        return cli_out_of_memory();
+    if (model_open(verify->source, verify->files, verify->file_count, &verify->model, &failure) !=
+        0)
         cli_failure(&failure);
     else
         status = reader_open(&verify->reader, verify->store, verify->timeout_ms, verify->quiet);
     if (status == CLI_OK)
         status = verify_compare(verify);
     free(verify->tensors);
-    verify_close_inputs(verify);
     reader_close(&verify->reader);
     safetensors_close(verify->model);
+    source_close(verify->source);
     return status;
 }
 
@@ -397,7 +400,7 @@ static const struct cli_option options[] = {
 
 static int verify_run(int argc, char **argv)
 {
-    struct verify verify = {.timeout_ms = CLI_FOREVER};
+    struct verify verify = {.timeout_ms = CLI_FOREVER, .has_failed = ATOMIC_FLAG_INIT};
     int status = cli_parse(argc, argv, &verify);
 
     if (status != CLI_OK)

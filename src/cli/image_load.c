@@ -18,12 +18,10 @@
 #include "image/image_entries.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LAST_ERROR_BYTES 256
 #define MS_PER_S         1000.0
@@ -281,13 +279,13 @@ static void load_print_result(const struct image_load *load, uint64_t start_ms)
 /* The image may lie in allocations. */
 static int load_check_source(const struct image_load *load)
 {
-    int fd = image_dir_open_file(&load->image.dir, IMAGE_LAYOUT, O_RDONLY), status;
+    struct failure unused;
+    size_t file;
 
-    if (fd < 0)
+    if (image_dir_add(&load->image.dir, IMAGE_LAYOUT, &file, &unused) != 0)
         return CLI_OK; /* reading it will explain the error */
-    status = store_source_check(load->request->store, load->handle, load->image.dir.path, fd);
-    close(fd);
-    return status;
+    return store_source_check(load->request->store, load->handle, load->image.dir.source, file,
+                              load->image.dir.path);
 }
 
 /* All that can be refused without the lock. */

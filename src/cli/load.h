@@ -14,8 +14,8 @@
 #include "gmsfs.h"
 #include "model/pack.h"
 #include "model/safetensors.h"
-#include "source/direct.h"
 #include "mover/staging.h"
+#include "source/source.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,6 +35,7 @@ struct load {
     bool quiet;
     bool immutable;          /* commits a layout that never changes again */
     struct staging *staging; /* shared by all loads of a group */
+    struct source *source;   /* the same */
 
     /* Planned. */
     struct model *model;
@@ -50,7 +51,6 @@ struct load {
     struct staging_memory memory;
     uint64_t *slots;                /* of each allocation of the plan */
     struct gmsfs_mapping *mappings; /* of each, only of GPU memory: for `staging` alone */
-    struct direct_file *inputs;     /* the model's files, open for reading */
     uint64_t generation;            /* after the commit */
 
     /* Times between two parts; of a group, in its first load. */
@@ -66,20 +66,14 @@ int load_plan(struct load *load);
 int load_pack(struct load *load, enum gmsfs_memory memory);
 void load_plan_free(struct load *load);
 
-/* load_inputs.c: decides how to read the files, for all loads together, and opens them. -ENOMEM.
- * Closed by load_close_inputs. */
-int load_open_inputs(struct load *loads, size_t count);
-void load_close_inputs(struct load *load);
-/* Returns the number of threads asked for, or the best number, which is higher if reads go to the
- * disk. */
-uint64_t load_threads(const struct load *loads, size_t count);
-
 /* load_copy.c: allocates the memory of `count` loads and moves their bytes, by the threads of the
  * first load, which also gets the times. Defers signals once all memory is allocated. CLI_OK,
  * CLI_FAILURE, or 128 + the signal that stopped it. */
 int load_copy(struct load *loads, size_t count);
-/* Its two steps with open inputs: allocates and maps the memory of GPUs, while another thread pins
- * the copy buffers; then copies the bytes, and allocates host memory as it goes. */
+/* Decides how to read the files, for all loads together. */
+void load_prepare_source(const struct load *loads, size_t count);
+/* Its two steps, after load_prepare_source(): allocates and maps the memory of GPUs, while another
+ * thread pins the copy buffers; then copies the bytes, and allocates host memory as it goes. */
 int load_map_memory(struct load *loads, size_t count);
 int load_fill_memory(struct load *loads, size_t count);
 

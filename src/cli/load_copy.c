@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_memory.h"
+#include "cli/store_source.h"
 #include "mover/fill.h"
 #include "mover/supply.h"
 
@@ -84,7 +85,7 @@ static void copy_add_tensor(struct copy *copy, const struct fill_crew *crew, str
 {
     const struct model_tensor *tensor = &load->model->tensors[index];
     const struct pack_place *place = &load->plan.places[index];
-    struct fill_range range = {.file = &load->inputs[tensor->file],
+    struct fill_range range = {.file = load->model->files[tensor->file].number,
                                .from = tensor->offset_bytes,
                                .to = place->offset_bytes};
     uint64_t left = tensor->size_bytes, room = left;
@@ -150,7 +151,7 @@ static uint64_t copy_count_threads(const struct load *loads, size_t count,
     uint64_t share = staging_count_processors(memory);
 
     if (loads->threads || !copy_has_several(loads, count))
-        return load_threads(loads, count);
+        return source_threads(loads->source, loads->threads);
     return share < 2 ? 2 : share < STAGING_GPU_THREADS ? share : STAGING_GPU_THREADS;
 }
 
@@ -332,9 +333,8 @@ int load_map_memory(struct load *loads, size_t count)
 /* ---- the whole ----------------------------------------------------------------------------- */
 
 /* The tensor that this byte of a file belongs to, and its load. */
-static const struct model_tensor *copy_find_tensor(const struct copy *copy,
-                                                   const struct direct_file *file, uint64_t at,
-                                                   const struct load **of)
+static const struct model_tensor *copy_find_tensor(const struct copy *copy, size_t file,
+                                                   uint64_t at, const struct load **of)
 {
     const struct model_tensor *found = copy->loads->model->tensors;
 
@@ -343,7 +343,7 @@ static const struct model_tensor *copy_find_tensor(const struct copy *copy,
         for (size_t i = 0; i < load->model->tensor_count; i++) {
             const struct model_tensor *tensor = &load->model->tensors[i];
 
-            if (&load->inputs[tensor->file] != file || at < tensor->offset_bytes ||
+            if (load->model->files[tensor->file].number != file || at < tensor->offset_bytes ||
                 at - tensor->offset_bytes >= tensor->size_bytes)
                 continue;
             *of = load;
@@ -352,25 +352,22 @@ static const struct model_tensor *copy_find_tensor(const struct copy *copy,
     return found;
 }
 
-static void copy_fail(void *context, const struct fill_range *range, uint64_t at, const char *doing,
-                      int error)
+static void copy_fail(void *context, const struct fill_failure *failed)
 {
     struct copy *copy = context;
     const struct load *load;
-    const struct model_tensor *tensor = copy_find_tensor(copy, range->file, at, &load);
+    const struct model_tensor *tensor =
+        copy_find_tensor(copy, failed->range->file, failed->at, &load);
     const char *path = load->model->files[tensor->file].path;
 
     progress_end_lines(copy->lines, copy->fill.crew_count);
     if (store_explain_staging(load->staging))
         return;
-    if (doing)
-        cli_error("%s: cannot %s the memory of tensor '%s': %s", load->store, doing, tensor->name,
-                  failure_reason(error));
-    else if (error == -ENODATA)
-        cli_error("%s: tensor '%s': the file became shorter while it was read", path, tensor->name);
+    if (failed->doing)
+        cli_error("%s: cannot %s the memory of tensor '%s': %s", load->store, failed->doing,
+                  tensor->name, failure_reason(failed->error));
     else
-        cli_error("%s: tensor '%s': cannot read: %s%s", path, tensor->name, failure_reason(error),
-                  error == -EIO ? "; check the disk" : "");
+        store_source_explain(path, tensor->name, failed->error, failed->why);
 }
 
 /* Of one crew; it shows all. */
@@ -413,16 +410,19 @@ static int copy_explain(const struct copy *copy, int error)
 
 int load_fill_memory(struct load *loads, size_t count)
 {
-    struct copy copy = {
-        .loads = loads,
-        .count = count,
-        .fill = {.staging = loads->staging, .fail = copy_fail, .tick = copy_tick, .context = &copy},
-        .supply = {.most = COPY_AHEAD,
-                   .at_once = COPY_AT_ONCE,
-                   .alike = copy_is_alike,
-                   .get = copy_get_memory,
-                   .cancel = copy_cancel_memory,
-                   .context = &copy}};
+    struct copy copy = {.loads = loads,
+                        .count = count,
+                        .fill = {.source = loads->source,
+                                 .staging = loads->staging,
+                                 .fail = copy_fail,
+                                 .tick = copy_tick,
+                                 .context = &copy},
+                        .supply = {.most = COPY_AHEAD,
+                                   .at_once = COPY_AT_ONCE,
+                                   .alike = copy_is_alike,
+                                   .get = copy_get_memory,
+                                   .cancel = copy_cancel_memory,
+                                   .context = &copy}};
     int error = copy_plan(&copy), status;
     uint64_t start_us = cli_now_us();
 
@@ -436,12 +436,24 @@ int load_fill_memory(struct load *loads, size_t count)
     return status;
 }
 
+/* A store on the host takes from the memory that the page cache would have. */
+void load_prepare_source(const struct load *loads, size_t count)
+{
+    uint64_t read_bytes = 0, taken_bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        read_bytes += loads[i].model->tensor_bytes;
+        if (staging_is_file(&loads[i].memory))
+            taken_bytes += loads[i].needed_bytes;
+    }
+    source_prepare(loads->source, loads->direct, read_bytes, taken_bytes);
+}
+
 int load_copy(struct load *loads, size_t count)
 {
     int status;
 
-    if (load_open_inputs(loads, count) != 0)
-        return cli_out_of_memory();
+    load_prepare_source(loads, count);
     status = load_map_memory(loads, count);
     return status == CLI_OK ? load_fill_memory(loads, count) : status;
 }

@@ -445,7 +445,8 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
     if (status != CLI_OK)
         return status;
     asked.staging = staging_new();
-    if (!asked.staging)
+    asked.source = source_open();
+    if (!asked.staging || !asked.source)
         return cli_out_of_memory();
     signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
@@ -458,6 +459,7 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
         status = group_into_stores(&group);
     staging_free(asked.staging);
     group_free(&group);
+    source_close(asked.source);
     store_make_undo();
     return status;
 }

@@ -130,7 +130,7 @@ int load_plan(struct load *load)
     struct failure failure;
     int status;
 
-    if (model_open(load->files, load->file_count, &load->model, &failure) != 0)
+    if (model_open(load->source, load->files, load->file_count, &load->model, &failure) != 0)
         return cli_failure(&failure);
     status = load_describe(load);
     return status == CLI_OK ? load_sort(load) : status;

@@ -38,8 +38,8 @@ int load_check_sources(const struct load *load, const struct model *model)
     int status = CLI_OK;
 
     for (size_t i = 0; status == CLI_OK && i < model->file_count; i++)
-        status =
-            store_source_check(load->store, load->handle, model->files[i].path, model->files[i].fd);
+        status = store_source_check(load->store, load->handle, model->source,
+                                    model->files[i].number, model->files[i].path);
     return status;
 }
 
@@ -206,6 +206,5 @@ void load_free(struct load *load)
     gmsfs_close(load->handle);
     free(load->slots);
     free(load->mappings);
-    load_close_inputs(load);
     load_plan_free(load);
 }

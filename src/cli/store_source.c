@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_source.h"
 
+#include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/mounts.h"
 #include "cli/store_explain.h"
@@ -11,30 +12,42 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define MOUNT_DEPTH 3 /* directories from the deepest of a mount to its top */
 
-/* Other file systems know the ioctl not, or by another length, which its number has in it. */
-int store_source_check(const char *store, gmsfs_t *handle, const char *file, int fd)
+int store_source_check(const char *store, gmsfs_t *handle, const struct source *source, size_t file,
+                       const char *shown)
 {
-    struct gmsfs_ioc_info from = {0};
+    uint8_t store_id[16];
     struct gmsfs_info to;
     int error;
 
-    if (ioctl(fd, GMSFS_IOC_INFO, &from) < 0)
+    _Static_assert(sizeof(store_id) == sizeof(to.store_id), "a store's id is as long as it says");
+    if (!source_find_store(source, file, store_id))
         return CLI_OK;
     error = gmsfs_get_info(handle, &to);
     if (error) {
         store_explain(store, "look at it", error);
         return CLI_FAILURE;
     }
-    if (memcmp(from.store_id, to.store_id, sizeof(to.store_id)) != 0)
+    if (memcmp(store_id, to.store_id, sizeof(to.store_id)) != 0)
         return CLI_OK;
     cli_error("cannot take the RW lock: %s: %s: '%s' lies in this very store, and reading it holds "
               "the lock that writing waits for; copy it out of the mount, and load the copy",
-              store, strerror(EDEADLK), file);
+              store, strerror(EDEADLK), shown);
+    return CLI_FAILURE;
+}
+
+int store_source_explain(const char *path, const char *tensor, int error, const char *why)
+{
+    if (*why)
+        cli_error("%s: tensor '%s': cannot read: %s", path, tensor, why);
+    else if (error == -ENODATA)
+        cli_error("%s: tensor '%s': the file became shorter while it was read", path, tensor);
+    else
+        cli_error("%s: tensor '%s': cannot read: %s%s", path, tensor, failure_reason(error),
+                  error == -EIO ? "; check the disk" : "");
     return CLI_FAILURE;
 }
 

@@ -10,12 +10,19 @@
 #define GMSFS_CLI_STORE_SOURCE_H
 
 #include "gmsfs.h"
+#include "source/source.h"
 
 #include <stdbool.h>
 
-/* Checks that `file`, open as fd, can be read while this command holds the writer's lock of
- * `store`. CLI_OK, or CLI_FAILURE after the error: it lies in that very store. */
-int store_source_check(const char *store, gmsfs_t *handle, const char *file, int fd);
+/* Checks that a file of the source can be read while this command holds the writer's lock of
+ * `store`. CLI_OK, or CLI_FAILURE after the error, which says `shown`: it lies in that very
+ * store. */
+int store_source_check(const char *store, gmsfs_t *handle, const struct source *source, size_t file,
+                       const char *shown);
+
+/* Prints why a tensor's bytes cannot be read: `why` in the words of the source; "": by the error.
+ * CLI_FAILURE. */
+int store_source_explain(const char *path, const char *tensor, int error, const char *why);
 
 /* True if a directory lies in a gmsfs mount, or would once it is made. */
 bool store_source_is_mounted(const char *dir);

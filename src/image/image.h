@@ -20,7 +20,7 @@
 #include "image/image_entries.h"
 #include "image/image_layout.h"
 #include "image/image_manifest.h"
-#include "source/direct.h"
+#include "source/source.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +29,6 @@
 #define IMAGE_DEFAULT_FILE_BYTES (4ull << 30)
 #define IMAGE_STEP_BYTES         (1u << 20) /* read, summed and written at a time */
 
-struct failure;
 struct staging;
 struct staging_memory;
 struct supply;
@@ -40,6 +39,7 @@ struct image {
     struct image_manifest manifest;
     struct image_layout layout;
     bool unfinished;
+    size_t *files; /* number of each data file in the source; SIZE_MAX: not added yet */
 };
 
 /*
@@ -51,6 +51,9 @@ int image_open(struct image *image, const char *path, struct failure *failure);
  * the first of them, which `failure` describes. */
 int image_open_any(struct image *image, const char *path, int *damage, struct failure *failure);
 void image_close(struct image *image);
+
+/* Finds a data file in the source, and adds it first if need be. */
+int image_find_file(const struct image *image, size_t index, size_t *file, struct failure *failure);
 
 /* Reads all pieces, compares their sums, and puts the bytes into their sinks. */
 struct image_check {

@@ -6,7 +6,6 @@
 #include "mover/fill.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -15,7 +14,6 @@ _Static_assert(IMAGE_DIGEST_BYTES == FILL_SUM_BYTES, "a piece's sum is as the en
 /* Each piece is one range and one part. */
 struct check_run {
     const struct image_check *check;
-    enum direct_use use;
     struct fill_range *ranges;
     struct fill_part *parts;
     uint64_t *sizes; /* 0: the piece is not done */
@@ -31,45 +29,30 @@ static const struct image_piece *check_find_piece(const struct check_run *run,
 }
 
 /* Reports an error of the device first, because it may have caused the error of a piece. */
-static void check_fail(void *context, const struct fill_range *range, uint64_t at,
-                       const char *doing, int error)
+static void check_fail(void *context, const struct fill_failure *failed)
 {
     const struct check_run *run = context;
     const struct image *image = run->check->image;
-    const struct image_piece *piece = check_find_piece(run, range);
+    const struct image_piece *piece = check_find_piece(run, failed->range);
     const char *allocation = image->manifest.allocations[piece->rank].name;
     char name[IMAGE_NAME_BYTES];
     bool is_told;
 
-    (void)at;
     if (run->check->staging && staging_get_failure(run->check->staging, run->failure, &is_told))
         return;
-    if (doing)
-        failure_set(run->failure, error, "%s: cannot %s the memory of allocation '%s': %s",
-                    run->check->store ? run->check->store : image->dir.path, doing, allocation,
-                    failure_reason(error));
-    else if (error == -EBADMSG)
-        failure_set(run->failure, error,
+    if (failed->doing)
+        failure_set(run->failure, failed->error, "%s: cannot %s the memory of allocation '%s': %s",
+                    run->check->store ? run->check->store : image->dir.path, failed->doing,
+                    allocation, failure_reason(failed->error));
+    else if (failed->error == -EBADMSG && !*failed->why)
+        failure_set(run->failure, failed->error,
                     "%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
                     ", '%s') are not the saved bytes: the image is damaged",
                     image->dir.path, image_data_name(piece->file, name), piece->size_bytes,
                     piece->file_offset_bytes, piece->rank, allocation);
     else
-        image_dir_explain(&image->dir, image_data_name(piece->file, name), "read", error,
-                          run->failure);
-}
-
-static int check_open(void *context, const struct fill_range *range, struct direct_file *file)
-{
-    const struct check_run *run = context;
-    const struct image_piece *piece = check_find_piece(run, range);
-    char name[IMAGE_NAME_BYTES];
-    int fd =
-        image_dir_open_file(&run->check->image->dir, image_data_name(piece->file, name), O_RDONLY);
-
-    if (fd >= 0)
-        direct_open(file, fd, run->use, piece->file_offset_bytes, piece->size_bytes);
-    return fd;
+        image_dir_explain_read(&image->dir, image_data_name(piece->file, name), failed->error,
+                               failed->why, run->failure);
 }
 
 static int check_tick(void *context, size_t crew, uint64_t done_bytes)
@@ -82,7 +65,8 @@ static int check_tick(void *context, size_t crew, uint64_t done_bytes)
 
 static int check_plan(struct check_run *run)
 {
-    const struct image_manifest *manifest = &run->check->image->manifest;
+    const struct image *image = run->check->image;
+    const struct image_manifest *manifest = &image->manifest;
 
     run->ranges = calloc(manifest->piece_count + 1, sizeof(*run->ranges));
     run->parts = calloc(manifest->piece_count + 1, sizeof(*run->parts));
@@ -93,7 +77,8 @@ static int check_plan(struct check_run *run)
         const struct image_piece *piece = &manifest->pieces[i];
 
         run->ranges[i] =
-            (struct fill_range){.from = piece->file_offset_bytes,
+            (struct fill_range){.file = image->files[piece->file],
+                                .from = piece->file_offset_bytes,
                                 .into = run->check->into ? run->check->into[piece->rank] : NULL,
                                 .item = (size_t)piece->rank,
                                 .to = piece->offset_bytes,
@@ -102,6 +87,18 @@ static int check_plan(struct check_run *run)
         run->sizes[i] = piece->done ? piece->size_bytes : 0;
     }
     return 0;
+}
+
+/* Adds the files that have pieces; of an unfinished image not all of them are there. */
+static int check_add_files(const struct image *image, struct failure *failure)
+{
+    size_t file;
+    int error = 0;
+
+    for (size_t i = 0; !error && i < image->manifest.piece_count; i++)
+        if (image->manifest.pieces[i].done)
+            error = image_find_file(image, image->manifest.pieces[i].file, &file, failure);
+    return error;
 }
 
 static int check_work(struct check_run *run)
@@ -115,13 +112,13 @@ static int check_work(struct check_run *run)
                            .parts = run->parts,
                            .part_bytes = run->sizes,
                            .part_count = check->image->manifest.piece_count,
-                           .threads = direct_threads(check->threads, run->use != DIRECT_NEVER)};
-    run->fill = (struct fill){.ranges = run->ranges,
+                           .threads = source_threads(check->image->dir.source, check->threads)};
+    run->fill = (struct fill){.source = check->image->dir.source,
+                              .ranges = run->ranges,
                               .crews = &run->crew,
                               .crew_count = 1,
                               .staging = own ? own : check->staging,
                               .supply = check->supply,
-                              .open = check_open,
                               .fail = check_fail,
                               .tick = check_tick,
                               .context = run};
@@ -143,7 +140,10 @@ int image_check(const struct image_check *check, struct failure *failure)
 
     *failure->text = '\0';
     image_manifest_count_done(&check->image->manifest, &whole_bytes);
-    run.use = direct_choose(check->direct, whole_bytes, check->taken_bytes);
+    error = check_add_files(check->image, failure);
+    if (error)
+        return error;
+    source_prepare(check->image->dir.source, check->direct, whole_bytes, check->taken_bytes);
     error = check_work(&run);
     if (!error || run.fill.failure ||
         (check->staging && staging_get_failure(check->staging, failure, &is_told)))

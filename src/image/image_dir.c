@@ -65,6 +65,13 @@ int image_dir_explain(const struct image_dir *dir, const char *name, const char 
     return failure_set(failure, error, "%s/%s: cannot %s: %s", dir->path, name, doing, why);
 }
 
+int image_dir_explain_read(const struct image_dir *dir, const char *name, int error,
+                           const char *why, struct failure *failure)
+{
+    return *why ? failure_set(failure, error, "%s/%s: cannot read: %s", dir->path, name, why)
+                : image_dir_explain(dir, name, "read", error, failure);
+}
+
 /* ---- the directory ------------------------------------------------------------------------- */
 
 /* Accepts file systems without flock(2). */
@@ -81,7 +88,16 @@ static int dir_lock(const struct image_dir *dir, enum image_dir_use use, struct 
 int image_dir_open(struct image_dir *dir, const char *path, enum image_dir_use use,
                    struct failure *failure)
 {
-    *dir = (struct image_dir){.path = path, .fd = -1};
+    *dir = (struct image_dir){
+        .place = path, .path = source_show(path), .fd = -1, .source = source_open()};
+    if (!dir->path || !dir->source)
+        return failure_no_memory(failure);
+    if (source_has_scheme(path))
+        return use == IMAGE_DIR_WRITE ? failure_set(failure, -EROFS,
+                                                    "%s: an image is saved into a directory; name "
+                                                    "its path",
+                                                    dir->path)
+                                      : 0;
     if (use == IMAGE_DIR_WRITE) {
         dir->created = mkdir(path, DIR_MODE) == 0;
         if (!dir->created && errno != EEXIST)
@@ -102,6 +118,10 @@ void image_dir_close(struct image_dir *dir)
     if (dir->fd >= 0)
         close(dir->fd);
     dir->fd = -1;
+    source_close(dir->source);
+    dir->source = NULL;
+    free(dir->path);
+    dir->path = NULL;
 }
 
 /* Calls `each` for each name but . and ..; a non-zero return stops the walk. */
@@ -225,30 +245,37 @@ int image_dir_open_file(const struct image_dir *dir, const char *name, int flags
     return error;
 }
 
-int image_dir_read(const struct image_dir *dir, const char *name, size_t most_bytes,
-                   uint8_t **bytes, size_t *size_bytes)
+int image_dir_add(const struct image_dir *dir, const char *name, size_t *file,
+                  struct failure *failure)
 {
-    int fd = image_dir_open_file(dir, name, O_RDONLY), error = 0;
-    struct stat known;
+    int error =
+        source_add(dir->source, dir->place, name, SOURCE_NO_LINKS | SOURCE_IN_TURN, file, failure);
 
-    if (fd < 0)
-        return fd;
+    if (!error || source_has_scheme(dir->place))
+        return error;
+    return image_dir_explain(dir, name, "read", error == -EINVAL ? -ENOTSUP : error, failure);
+}
+
+int image_dir_read(const struct image_dir *dir, const char *name, size_t most_bytes,
+                   uint8_t **bytes, size_t *size_bytes, struct failure *failure)
+{
+    struct failure why = {0};
+    size_t file;
+    int error = image_dir_add(dir, name, &file, failure);
+
+    if (error)
+        return error;
     *bytes = NULL;
-    if (fstat(fd, &known) < 0)
-        error = -errno;
-    else if ((uint64_t)known.st_size > most_bytes)
-        error = -EFBIG;
-    if (!error) {
-        *size_bytes = (size_t)known.st_size;
-        *bytes = malloc(*size_bytes + 1);
-        error = *bytes ? file_read_at(fd, *bytes, *size_bytes, 0) : -ENOMEM;
-    }
-    close(fd);
-    if (error) {
-        free(*bytes);
-        *bytes = NULL;
-    }
-    return error;
+    *size_bytes = (size_t)source_get(dir->source, file)->size_bytes;
+    if (*size_bytes > most_bytes)
+        return image_dir_explain(dir, name, "read", -EFBIG, failure);
+    *bytes = malloc(*size_bytes + 1);
+    error = *bytes ? source_read(dir->source, file, 0, *bytes, *size_bytes, &why) : -ENOMEM;
+    if (!error)
+        return 0;
+    free(*bytes);
+    *bytes = NULL;
+    return image_dir_explain_read(dir, name, error, why.text, failure);
 }
 
 int image_dir_write(const struct image_dir *dir, const char *name, const void *bytes,
@@ -290,15 +317,11 @@ int image_dir_read_manifest(const struct image_dir *dir, bool unfinished,
     struct image_error wrong;
     uint8_t *text;
     size_t text_bytes;
-    int error = image_dir_read(dir, name, IMAGE_MANIFEST_MAX_BYTES, &text, &text_bytes);
+    int error = image_dir_read(dir, name, IMAGE_MANIFEST_MAX_BYTES, &text, &text_bytes, failure);
 
     memset(manifest, 0, sizeof(*manifest));
-    if (error == -ENOENT)
-        return error;
-    if (error) {
-        image_dir_explain(dir, name, "read", error, failure);
-        return -EINVAL;
-    }
+    if (error)
+        return error == -ENOENT ? error : -EINVAL;
     error = image_manifest_decode((const char *)text, text_bytes, unfinished, manifest, &wrong);
     free(text);
     if (error == -ENOMEM)

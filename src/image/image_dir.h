@@ -11,6 +11,7 @@
 #define GMSFS_IMAGE_IMAGE_DIR_H
 
 #include "image/image_manifest.h"
+#include "source/source.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,8 +23,6 @@
 #define IMAGE_NEW        ".new" /* suffix of a file that is being written */
 #define IMAGE_NAME_BYTES 32u
 
-struct failure;
-
 enum image_dir_use {
     IMAGE_DIR_LOOK, /* allows readers and writers meanwhile */
     IMAGE_DIR_READ, /* allows readers meanwhile */
@@ -31,9 +30,11 @@ enum image_dir_use {
 };
 
 struct image_dir {
-    const char *path;
-    int fd;       /* -1: not open */
-    bool created; /* by image_dir_open */
+    const char *place;
+    char *path;            /* the place, for messages */
+    int fd;                /* -1: not open, or no directory of this machine */
+    bool created;          /* by image_dir_open */
+    struct source *source; /* reads its files */
 };
 
 /* Files in a directory. */
@@ -45,7 +46,7 @@ struct image_dir_content {
 
 /*
  * Opens and locks the directory; -EWOULDBLOCK: another process uses it. WRITE creates a missing
- * directory. Call image_dir_close() in any case.
+ * directory, and refuses another place. Call image_dir_close() in any case.
  */
 int image_dir_open(struct image_dir *dir, const char *path, enum image_dir_use use,
                    struct failure *failure);
@@ -64,9 +65,12 @@ const char *image_data_name(uint64_t file, char name[IMAGE_NAME_BYTES]);
 
 /* Opens a regular file, never through a link; flags as of open(2). Returns the descriptor. */
 int image_dir_open_file(const struct image_dir *dir, const char *name, int flags);
+/* Adds a file to the directory's source. */
+int image_dir_add(const struct image_dir *dir, const char *name, size_t *file,
+                  struct failure *failure);
 /* Reads a whole file; the caller frees it. -EFBIG: more than most_bytes. */
 int image_dir_read(const struct image_dir *dir, const char *name, size_t most_bytes,
-                   uint8_t **bytes, size_t *size_bytes);
+                   uint8_t **bytes, size_t *size_bytes, struct failure *failure);
 /* Replaces a file atomically and durably, through NAME.new. */
 int image_dir_write(const struct image_dir *dir, const char *name, const void *bytes,
                     size_t size_bytes);
@@ -79,9 +83,13 @@ int image_dir_sync(const struct image_dir *dir);
 int image_dir_explain(const struct image_dir *dir, const char *name, const char *doing, int error,
                       struct failure *failure);
 
+/* The same for bytes that the source cannot read; why: its words, "": none. */
+int image_dir_explain_read(const struct image_dir *dir, const char *name, int error,
+                           const char *why, struct failure *failure);
+
 /*
- * Reads the manifest, or the unfinished one. -ENOENT: there is none, and `failure` is unset. Other
- * errors are in `failure`, and returned as -EINVAL. Call image_manifest_free() in any case.
+ * Reads the manifest, or the unfinished one. -ENOENT: there is none. Other errors are in
+ * `failure`, and returned as -EINVAL. Call image_manifest_free() in any case.
  */
 int image_dir_read_manifest(const struct image_dir *dir, bool unfinished,
                             struct image_manifest *manifest, struct failure *failure);

@@ -5,12 +5,9 @@
 #include "base/failure.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static int open_damaged(const struct image *image, const char *name, const char *why,
                         struct failure *failure)
@@ -55,11 +52,11 @@ static int open_layout(struct image *image, struct failure *failure)
     uint8_t hash[IMAGE_DIGEST_BYTES], *bytes;
     const char *why = NULL;
     size_t size_bytes;
-    int error =
-        image_dir_read(&image->dir, IMAGE_LAYOUT, IMAGE_MAX_LAYOUT_BYTES, &bytes, &size_bytes);
+    int error = image_dir_read(&image->dir, IMAGE_LAYOUT, IMAGE_MAX_LAYOUT_BYTES, &bytes,
+                               &size_bytes, failure);
 
     if (error)
-        return image_dir_explain(&image->dir, IMAGE_LAYOUT, "read", error, failure);
+        return error;
     image_digest(bytes, size_bytes, hash);
     if (size_bytes != image->manifest.layout_bytes ||
         memcmp(hash, image->manifest.layout_hash, sizeof(hash)) != 0) {
@@ -93,25 +90,46 @@ static int open_compare(const struct image *image, struct failure *failure)
 
 /* ---- data files ---------------------------------------------------------------------------- */
 
-static int open_look_at_file(const struct image *image, size_t file, struct failure *failure)
+static int open_make_files(struct image *image, struct failure *failure)
 {
-    uint64_t want = image->manifest.file_sizes[file];
-    char name[IMAGE_NAME_BYTES];
-    struct stat known;
-    int fd = image_dir_open_file(&image->dir, image_data_name(file, name), O_RDONLY), error;
+    size_t count = image->manifest.file_count;
 
-    if (fd < 0)
-        return image_dir_explain(&image->dir, name, "read", fd, failure);
-    error = fstat(fd, &known) < 0 ? -errno : 0;
-    close(fd);
+    image->files = calloc(count + 1, sizeof(*image->files));
+    if (!image->files)
+        return failure_no_memory(failure);
+    for (size_t i = 0; i < count; i++)
+        image->files[i] = SIZE_MAX;
+    return 0;
+}
+
+int image_find_file(const struct image *image, size_t index, size_t *file, struct failure *failure)
+{
+    char name[IMAGE_NAME_BYTES];
+    int error = 0;
+
+    if (image->files[index] == SIZE_MAX)
+        error =
+            image_dir_add(&image->dir, image_data_name(index, name), &image->files[index], failure);
+    *file = image->files[index];
+    return error;
+}
+
+static int open_look_at_file(const struct image *image, size_t index, struct failure *failure)
+{
+    uint64_t want = image->manifest.file_sizes[index], size_bytes;
+    char name[IMAGE_NAME_BYTES];
+    size_t file;
+    int error = image_find_file(image, index, &file, failure);
+
     if (error)
-        return image_dir_explain(&image->dir, name, "read", error, failure);
-    if ((uint64_t)known.st_size == want)
+        return error;
+    size_bytes = source_get(image->dir.source, file)->size_bytes;
+    if (size_bytes == want)
         return 0;
     return failure_set(failure, -EINVAL,
                        "%s/%s: has %" PRIu64 " bytes, and the manifest says %" PRIu64
                        ": the image is damaged, and nothing of it is used",
-                       image->dir.path, name, (uint64_t)known.st_size, want);
+                       image->dir.path, image_data_name(index, name), size_bytes, want);
 }
 
 static int open_look_at_files(const struct image *image, struct failure *failure)
@@ -135,6 +153,8 @@ static int open_image(struct image *image, const char *path, bool any, struct fa
         error = open_manifest(image, any, failure);
     if (!error)
         error = open_layout(image, failure);
+    if (!error)
+        error = open_make_files(image, failure);
     return error ? error : open_compare(image, failure);
 }
 
@@ -157,5 +177,6 @@ void image_close(struct image *image)
 {
     image_layout_close(&image->layout);
     image_manifest_free(&image->manifest);
+    free(image->files);
     image_dir_close(&image->dir);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the files of a directory that are its model. */
+/* Finds the files of a tree that are its model. */
 #include "model/open.h"
 
 #include "base/failure.h"
@@ -43,15 +43,15 @@ static bool next_set(const struct candidates *all, struct part_set *set)
     return set->length > 0;
 }
 
-static bool pick(const struct file_names *names, const char *suffix, struct candidates *all)
+static bool pick(const struct source_list *names, const char *suffix, struct candidates *all)
 {
     struct part_set set = {0};
 
     all->count = 0;
     all->sets = 0;
     for (size_t i = 0; i < names->count; i++)
-        if (part_name_ends_with(names->list[i], suffix))
-            all->list[all->count++] = part_name_read(names->list[i]);
+        if (part_name_ends_with(names->entries[i].name, suffix))
+            all->list[all->count++] = part_name_read(names->entries[i].name);
     qsort(all->list, all->count, sizeof(*all->list), part_name_compare);
     while (next_set(all, &set))
         all->sets++;
@@ -88,12 +88,13 @@ static bool find_usual(const struct candidates *all, const char *suffix, struct 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 /* Refuses an incomplete set. */
-static int refuse_set(const char *directory, const struct part_set *set, struct failure *failure)
+static int refuse_set(struct source *source, const char *directory, const struct part_set *set,
+                      struct failure *failure)
 {
     char fault[PART_TEXT_BYTES], unfinished[UNFINISHED_BYTES];
 
     part_set_fault(set->parts, set->length, "are missing", fault);
-    find_unfinished(directory, unfinished);
+    source_tell_unfinished(source, directory, unfinished, sizeof(unfinished));
     return safetensors_fail(failure, -EINVAL, directory, NULL,
                             "its model is not whole: %s; the download may not have finished%s: "
                             "fetch the model again",
@@ -120,7 +121,8 @@ static void put_set(const struct part_set *set, char text[PART_TEXT_BYTES])
 }
 
 /* Refuses a directory with several models, and says how to name one of them. */
-static int refuse_sets(const char *directory, const struct candidates *all, struct failure *failure)
+static int refuse_sets(struct source *source, const char *directory, const struct candidates *all,
+                       struct failure *failure)
 {
     char found[PART_TEXT_BYTES] = "", pattern[PART_TEXT_BYTES], unfinished[UNFINISHED_BYTES];
     struct part_set set = {0}, whole = {0};
@@ -135,7 +137,7 @@ static int refuse_sets(const char *directory, const struct candidates *all, stru
     if (all->sets > SHOWN_SETS)
         snprintf(found + strlen(found), sizeof(found) - strlen(found), " and %zu more",
                  all->sets - SHOWN_SETS);
-    find_unfinished(directory, unfinished);
+    source_tell_unfinished(source, directory, unfinished, sizeof(unfinished));
     if (!whole.parts)
         return safetensors_fail(failure, -EINVAL, directory, NULL,
                                 "no model in it is whole: %s; the download may not have "
@@ -150,20 +152,22 @@ static int refuse_sets(const char *directory, const struct candidates *all, stru
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-static int make_paths(const char *directory, const struct part_set *set, char ***paths,
-                      size_t *count)
+static int add_set(struct source *source, const char *directory, const struct part_set *set,
+                   size_t **files, size_t *count, struct failure *failure)
 {
-    *paths = calloc(set->length, sizeof(**paths));
-    if (!*paths)
-        return -ENOMEM;
-    for (*count = 0; *count < set->length; ++*count)
-        if (asprintf(&(*paths)[*count], "%s/%s", directory, set->parts[*count].name) < 0)
-            return -ENOMEM;
-    return 0;
+    int error = 0;
+
+    *files = calloc(set->length, sizeof(**files));
+    if (!*files)
+        return safetensors_fail(failure, -ENOMEM, directory, NULL, "out of memory");
+    for (*count = 0; !error && *count < set->length; ++*count)
+        error =
+            source_add(source, directory, set->parts[*count].name, 0, &(*files)[*count], failure);
+    return error;
 }
 
-static int choose(const char *directory, const struct file_names *names, struct candidates *all,
-                  struct part_set *model, struct failure *failure)
+static int choose(struct source *source, const char *directory, const struct source_list *names,
+                  struct candidates *all, struct part_set *model, struct failure *failure)
 {
     static const char *const suffixes[] = {INDEX_SUFFIX, SAFETENSORS_SUFFIX, GGUF_SUFFIX};
 
@@ -171,38 +175,36 @@ static int choose(const char *directory, const struct file_names *names, struct 
         if (!pick(names, suffixes[i], all))
             continue;
         if (all->sets > 1)
-            return find_usual(all, suffixes[i], model) ? 0 : refuse_sets(directory, all, failure);
+            return find_usual(all, suffixes[i], model)
+                       ? 0
+                       : refuse_sets(source, directory, all, failure);
         next_set(all, model);
         return part_set_is_whole(model->parts, model->length)
                    ? 0
-                   : refuse_set(directory, model, failure);
+                   : refuse_set(source, directory, model, failure);
     }
-    return find_say_none(directory, names, failure);
+    return find_say_none(source, directory, names, failure);
 }
 
-int model_find(const char *directory, char ***paths, size_t *count, struct failure *failure)
+int model_find(struct source *source, const char *directory, size_t **files, size_t *count,
+               struct failure *failure)
 {
-    struct file_names names = {0};
+    struct source_list names;
     struct candidates all = {0};
     struct part_set model = {0};
-    int error = file_names_read(directory, &names, failure);
+    int error = source_list(source, directory, NULL, false, &names, failure);
 
-    *paths = NULL;
+    *files = NULL;
     *count = 0;
     if (!error)
         all.list = calloc(names.count + 1, sizeof(*all.list));
     if (!error && !all.list)
         error = safetensors_fail(failure, -ENOMEM, directory, NULL, "out of memory");
     if (!error)
-        error = choose(directory, &names, &all, &model, failure);
-    if (!error && make_paths(directory, &model, paths, count) != 0) {
-        for (size_t i = 0; *paths && i < *count; i++)
-            free((*paths)[i]);
-        free(*paths);
-        *paths = NULL;
-        error = safetensors_fail(failure, -ENOMEM, directory, NULL, "out of memory");
-    }
+        error = choose(source, directory, &names, &all, &model, failure);
+    if (!error)
+        error = add_set(source, directory, &model, files, count, failure);
     free(all.list);
-    file_names_free(&names);
+    source_list_free(&names);
     return error;
 }

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "find_other.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "safetensors_parts.h"
 
 #define CACHE_PREFIX  "models--"
 #define COMMIT_BYTES  72u
-#define LOOKED_AT     64u /* names that may be folders */
+#define LOOKED_AT     64u /* folders */
 #define SHOWN_FOLDERS 4u
 
 static bool has_ending(const char *name, const char *const *endings)
@@ -25,155 +23,69 @@ static bool has_ending(const char *name, const char *const *endings)
     return false;
 }
 
-/* ---- names --------------------------------------------------------------------------------- */
-
-static int name_compare(const void *left, const void *right)
-{
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
-void file_names_free(struct file_names *names)
-{
-    for (size_t i = 0; i < names->count; i++)
-        free(names->list[i]);
-    free(names->list);
-}
-
-static int names_add(struct file_names *names, const char *name)
-{
-    char **grown = safetensors_grow(names->list, names->count, 1, sizeof(*grown));
-
-    if (!grown)
-        return -ENOMEM;
-    names->list = grown;
-    grown[names->count] = strdup(name);
-    if (!grown[names->count])
-        return -ENOMEM;
-    names->count++;
-    return 0;
-}
-
-int file_names_read(const char *directory, struct file_names *names, struct failure *failure)
-{
-    DIR *dir = opendir(directory);
-    struct dirent *entry;
-    int error = dir ? 0 : -errno;
-
-    while (!error && (entry = readdir(dir)))
-        if (entry->d_name[0] != '.')
-            error = names_add(names, entry->d_name);
-    if (dir)
-        closedir(dir);
-    if (error)
-        return safetensors_fail(failure, error, directory, NULL, "cannot list it: %s",
-                                failure_reason(error));
-    if (names->count)
-        qsort(names->list, names->count, sizeof(*names->list), name_compare);
-    return 0;
-}
-
-/* ---- downloads ----------------------------------------------------------------------------- */
-
-/* Searches hidden files, too: some tools hide unfinished files. */
-static bool find_in(const char *directory, const char *below, char text[UNFINISHED_BYTES])
-{
-    static const char *const endings[] = {".incomplete", ".aria2",      ".part",
-                                          ".partial",    ".crdownload", NULL};
-    struct dirent *entry;
-    bool is_found = false;
-    char *path = NULL;
-    DIR *dir = NULL;
-
-    if (asprintf(&path, "%s/%s", directory, below) < 0)
-        return false;
-    dir = opendir(path);
-    while (dir && !is_found && (entry = readdir(dir))) {
-        is_found = has_ending(entry->d_name, endings);
-        if (is_found)
-            snprintf(text, UNFINISHED_BYTES, " ('%s%.250s' is still there)", below, entry->d_name);
-    }
-    if (dir)
-        closedir(dir);
-    free(path);
-    return is_found;
-}
-
-void find_unfinished(const char *directory, char text[UNFINISHED_BYTES])
-{
-    static const char *const places[] = {"", ".cache/huggingface/download/", "../../blobs/"};
-
-    text[0] = '\0';
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        if (find_in(directory, places[i], text))
-            return;
-}
-
 /* ---- no model here, but below -------------------------------------------------------------- */
 
-static bool has_name(const struct file_names *names, const char *name)
+static bool has_name(const struct source_list *names, const char *name)
 {
     for (size_t i = 0; i < names->count; i++)
-        if (strcmp(names->list[i], name) == 0)
+        if (strcmp(names->entries[i].name, name) == 0)
             return true;
     return false;
 }
 
-static bool has_model(const char *directory, const char *below)
+static bool has_model(struct source *source, const char *tree, const char *folder)
 {
     static const char *const endings[] = {".safetensors", ".gguf", NULL};
-    struct file_names names = {0};
+    struct source_list names;
     struct failure unused;
-    char *path = NULL;
     bool is_found = false;
 
-    if (asprintf(&path, "%s/%s", directory, below) < 0)
+    if (source_list(source, tree, folder, false, &names, &unused) != 0)
         return false;
-    if (file_names_read(path, &names, &unused) == 0)
-        for (size_t i = 0; i < names.count && !is_found; i++)
-            is_found = has_ending(names.list[i], endings);
-    file_names_free(&names);
-    free(path);
+    for (size_t i = 0; i < names.count && !is_found; i++)
+        is_found = has_ending(names.entries[i].name, endings);
+    source_list_free(&names);
     return is_found;
 }
 
 /* Writes the names of folders with a model, " 'unet', 'vae'", and returns their number. */
-static size_t find_folders(const char *directory, const struct file_names *names,
+static size_t find_folders(struct source *source, const char *tree, const struct source_list *names,
                            char text[UNFINISHED_BYTES])
 {
-    size_t count = 0, used = 0;
+    size_t count = 0, used = 0, looked_at = 0;
 
     text[0] = '\0';
-    for (size_t i = 0; i < names->count && i < LOOKED_AT && count < SHOWN_FOLDERS; i++) {
-        if (!has_model(directory, names->list[i]))
-            continue;
-        used += (size_t)snprintf(text + used, UNFINISHED_BYTES - used, "%s '%.60s'",
-                                 count++ ? "," : "", names->list[i]);
+    for (size_t i = 0; i < names->count && looked_at < LOOKED_AT && count < SHOWN_FOLDERS; i++) {
+        const char *name = names->entries[i].name;
+
+        looked_at += names->entries[i].is_folder;
+        if (names->entries[i].is_folder && has_model(source, tree, name))
+            used += (size_t)snprintf(text + used, UNFINISHED_BYTES - used, "%s '%.60s'",
+                                     count++ ? "," : "", name);
     }
     return count;
 }
 
 /* Reads the name of the main branch's snapshot in a repository of the hub's cache. */
-static bool read_main(const char *directory, char commit[COMMIT_BYTES])
+static bool read_main(struct source *source, const char *tree, char commit[COMMIT_BYTES])
 {
-    char *path = NULL;
-    FILE *file;
-    bool is_read;
+    struct failure unused;
+    size_t file, size_bytes;
 
-    if (asprintf(&path, "%s/refs/main", directory) < 0)
+    if (source_add(source, tree, "refs/main", 0, &file, &unused) != 0)
         return false;
-    file = fopen(path, "re");
-    is_read = file && fgets(commit, COMMIT_BYTES, file);
-    if (file)
-        fclose(file);
-    free(path);
-    if (!is_read)
+    size_bytes = (size_t)source_get(source, file)->size_bytes;
+    if (size_bytes >= COMMIT_BYTES ||
+        source_read(source, file, 0, commit, size_bytes, &unused) != 0)
         return false;
+    commit[size_bytes] = '\0';
     commit[strcspn(commit, "\n")] = '\0';
     return commit[0] != '\0' && !strchr(commit, '/');
 }
 
 /* Explains caches of the hub, and pipelines; 0: neither. */
-static int say_below(const char *directory, const struct file_names *names, struct failure *failure)
+static int say_below(struct source *source, const char *directory, const struct source_list *names,
+                     struct failure *failure)
 {
     char text[UNFINISHED_BYTES], commit[COMMIT_BYTES];
 
@@ -181,14 +93,14 @@ static int say_below(const char *directory, const struct file_names *names, stru
         return safetensors_fail(failure, -ENOENT, directory, NULL,
                                 "is a model in the hub's cache; name its snapshot, '%.300s/"
                                 "snapshots/%s'",
-                                directory, read_main(directory, commit) ? commit : "...");
+                                directory, read_main(source, directory, commit) ? commit : "...");
     for (size_t i = 0; i < names->count; i++)
-        if (strncmp(names->list[i], CACHE_PREFIX, strlen(CACHE_PREFIX)) == 0)
+        if (strncmp(names->entries[i].name, CACHE_PREFIX, strlen(CACHE_PREFIX)) == 0)
             return safetensors_fail(failure, -ENOENT, directory, NULL,
                                     "is the hub's cache of many models; name a snapshot of one, "
                                     "'%.300s/%.200s/snapshots/...'",
-                                    directory, names->list[i]);
-    if (find_folders(directory, names, text) == 0)
+                                    directory, names->entries[i].name);
+    if (find_folders(source, directory, names, text) == 0)
         return 0;
     return safetensors_fail(
         failure, -ENOENT, directory, NULL,
@@ -199,23 +111,24 @@ static int say_below(const char *directory, const struct file_names *names, stru
 
 /* ---- no model ------------------------------------------------------------------------------ */
 
-int find_say_none(const char *directory, const struct file_names *names, struct failure *failure)
+int find_say_none(struct source *source, const char *directory, const struct source_list *names,
+                  struct failure *failure)
 {
     static const char *const others[] = {".bin", ".pt",      ".pth",  ".npz", ".onnx",
                                          ".h5",  ".msgpack", ".ckpt", NULL};
     char unfinished[UNFINISHED_BYTES];
-    int error = say_below(directory, names, failure);
+    int error = say_below(source, directory, names, failure);
 
     if (error)
         return error;
     for (size_t i = 0; i < names->count; i++)
-        if (has_ending(names->list[i], others))
+        if (has_ending(names->entries[i].name, others))
             return safetensors_fail(failure, -ENOENT, directory, NULL,
                                     "has no safetensors and no GGUF file; '%.200s' is of a "
                                     "format that gmsfs does not load: fetch the model as "
                                     "safetensors, or convert it",
-                                    names->list[i]);
-    find_unfinished(directory, unfinished);
+                                    names->entries[i].name);
+    source_tell_unfinished(source, directory, unfinished, sizeof(unfinished));
     if (unfinished[0])
         return safetensors_fail(failure, -ENOENT, directory, NULL,
                                 "has no safetensors and no GGUF file; the download may not have "

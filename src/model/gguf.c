@@ -41,7 +41,8 @@ static int read_some(struct gguf_file *file, size_t size_bytes)
     free(file->bytes);
     file->bytes = NULL;
     gguf_free(&file->header);
-    error = safetensors_read(from->fd, from->path, 0, size_bytes, &file->bytes, file->failure);
+    error = safetensors_read(file->model->source, from->number, 0, size_bytes, &file->bytes,
+                             file->failure);
     if (error)
         return error;
     error = gguf_parse(file->bytes, size_bytes, &file->header, &why);
@@ -317,11 +318,11 @@ static int add_all(struct gguf_file *file)
     return error;
 }
 
-int gguf_add_file(struct model *model, const char *path, size_t count, struct failure *failure)
+int gguf_add_file(struct model *model, size_t from, size_t count, struct failure *failure)
 {
     struct gguf_file file = {
         .model = model, .index = (uint32_t)model->file_count, .count = count, .failure = failure};
-    int error = safetensors_add_opened(model, path, failure);
+    int error = safetensors_add_opened(model, from, failure);
 
     if (!error)
         error = add_all(&file);

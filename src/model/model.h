@@ -4,7 +4,7 @@
  *
  * The commands include the headers named here, and no others of this folder.
  *
- *   open               opens a model from a user's paths: files, an index, a directory
+ *   open               opens a model from a user's places: files, an index, a directory
  *   safetensors        a fully validated model from its files; its metadata for a store
  *   long_value         values too long for an entry, kept in an allocation
  *   gguf               data of a GGUF file beside its tensors, into a store and back
@@ -12,7 +12,7 @@
  *   tensor_value       parses the metadata value of a tensor, by any writer
  *   pack               distributes the tensors over allocations
  *
- * Pure, except for finding and opening files. Knows no store and moves no tensor's bytes; prints
+ * Pure, except for reading headers (src/source). Knows no store and moves no tensor's bytes; prints
  * nothing.
  */
 #ifndef GMSFS_MODEL_MODEL_H

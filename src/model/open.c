@@ -1,48 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/open.h"
 
-#include "base/file_io.h"
+#include "base/scope.h"
 #include "model/gguf.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "part_name.h"
 #include "safetensors_parts.h"
 
 #define INDEX_SUFFIX ".json"
 
-static bool is_directory(const char *path)
-{
-    struct stat status;
-
-    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-/* Returns false for a file that cannot be opened; opening it later reports the error. */
-static bool is_gguf(const char *path)
+/* Returns false for a file that cannot be read; reading its header reports the error. */
+static bool is_gguf(struct source *source, size_t file)
 {
     char magic[sizeof(GGUF_MAGIC) - 1];
-    SCOPED_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    ssize_t got = fd < 0 ? -1 : pread(fd, magic, sizeof(magic), 0);
+    struct failure unused;
 
-    return got == (ssize_t)sizeof(magic) && memcmp(magic, GGUF_MAGIC, sizeof(magic)) == 0;
+    return source_read(source, file, 0, magic, sizeof(magic), &unused) == 0 &&
+           memcmp(magic, GGUF_MAGIC, sizeof(magic)) == 0;
 }
 
-static int open_gguf(const char *const *paths, size_t count, struct model **model,
+static int open_gguf(struct source *source, const size_t *files, size_t count, struct model **model,
                      struct failure *failure)
 {
     struct model *opened = calloc(1, sizeof(*opened));
     int error = opened ? 0 : safetensors_fail(failure, -ENOMEM, "model", NULL, "out of memory");
 
-    *model = NULL;
+    if (opened)
+        opened->source = source;
     for (size_t i = 0; !error && i < count; i++)
-        error = gguf_add_file(opened, paths[i], count, failure);
+        error = gguf_add_file(opened, files[i], count, failure);
     if (!error)
         error = safetensors_finish(opened, failure);
     if (error)
@@ -52,43 +43,37 @@ static int open_gguf(const char *const *paths, size_t count, struct model **mode
     return error;
 }
 
-static int open_files(const char *const *paths, size_t count, struct model **model,
-                      struct failure *failure)
+static int open_files(struct source *source, const size_t *files, size_t count,
+                      struct model **model, struct failure *failure)
 {
     size_t gguf = 0;
 
     for (size_t i = 0; i < count; i++)
-        gguf += is_gguf(paths[i]);
-    if (gguf && gguf < count) {
-        *model = NULL;
-        return safetensors_fail(failure, -EINVAL, paths[0], NULL,
+        gguf += is_gguf(source, files[i]);
+    if (gguf && gguf < count)
+        return safetensors_fail(failure, -EINVAL, source_get(source, files[0])->shown, NULL,
                                 "and the others are files of more than one format; load files of "
                                 "one");
-    }
-    return gguf ? open_gguf(paths, count, model, failure)
-                : safetensors_open(paths, count, model, failure);
+    return gguf ? open_gguf(source, files, count, model, failure)
+                : safetensors_open_added(source, files, count, model, failure);
 }
 
-int model_open(const char *const *paths, size_t count, struct model **model,
+int model_open(struct source *source, const char *const *places, size_t count, struct model **model,
                struct failure *failure)
 {
-    char **found = NULL;
-    size_t found_count = 0;
+    SCOPED_FREE size_t *files = NULL;
     int error;
 
-    if (count != 1 || !is_directory(paths[0]))
-        return open_files(paths, count, model, failure);
     *model = NULL;
-    error = model_find(paths[0], &found, &found_count, failure);
-    if (!error)
-        error = open_files((const char *const *)found, found_count, model, failure);
-    for (size_t i = 0; i < found_count; i++)
-        free(found[i]);
-    free(found);
-    return error;
+    if (count == 1 && source_is_tree(places[0]))
+        error = model_find(source, places[0], &files, &count, failure);
+    else
+        error = safetensors_add_places(source, places, count, &files, failure);
+    return error ? error : open_files(source, files, count, model, failure);
 }
 
-/* ---- parts among a user's paths -------------------------------------------------------------- */
+/* ---- parts among a user's places --------------------------------------------------------------
+ */
 
 /* Sorts the parts, and drops repeated names: they are for another rank, or a mistake that the
  * tensors reveal. */
@@ -103,7 +88,7 @@ static size_t sort_parts(struct part_name *parts, size_t count)
     return kept;
 }
 
-int model_check_parts(const char *const *paths, size_t count, struct failure *failure)
+int model_check_parts(const char *const *places, size_t count, struct failure *failure)
 {
     SCOPED_FREE struct part_name *parts = calloc(count + 1, sizeof(*parts));
     char fault[PART_TEXT_BYTES];
@@ -113,8 +98,8 @@ int model_check_parts(const char *const *paths, size_t count, struct failure *fa
     if (!parts)
         return safetensors_fail(failure, -ENOMEM, "model", NULL, "out of memory");
     for (size_t i = 0; i < count; i++)
-        if (!part_name_ends_with(paths[i], INDEX_SUFFIX) && !is_directory(paths[i]))
-            parts[used++] = part_name_read(paths[i]);
+        if (!part_name_ends_with(places[i], INDEX_SUFFIX) && !source_is_tree(places[i]))
+            parts[used++] = part_name_read(places[i]);
     used = sort_parts(parts, used);
     for (size_t i = 0; !error && i < used; i += length) {
         length = part_set_length(parts + i, used - i);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors - model files on disk: their tensors, and where these are
+ * safetensors - model files: their tensors, and where these are
  *
  * Opens one model, given as safetensors files or as one index.json that names its shards, and
- * validates it fully before it returns: a holder of a `struct model` may copy every tensor from its
- * file descriptor without another check. As strict as the reference implementation: the tensors of
+ * validates it fully before it returns: a holder of a `struct model` may copy every tensor from the
+ * source without another check. As strict as the reference implementation: the tensors of
  * a file cover its data without gap or overlap. Used by `gmsfs load` and `gmsfs verify`. Reads
  * headers only, never a tensor's bytes; never writes, prints or exits. An open model is immutable
  * and may be read by many threads.
@@ -17,6 +17,7 @@
 #define GMSFS_MODEL_SAFETENSORS_H
 
 #include "base/failure.h"
+#include "source/source.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,8 +56,8 @@ enum safetensors_dtype {
 };
 
 struct model_file {
-    char *path;
-    int fd; /* open as long as the model is, so that the validated file is the one copied */
+    const char *path; /* as messages show it; of the source */
+    size_t number;    /* in the source */
     uint64_t size_bytes;
     uint64_t data_offset_bytes; /* end of the header */
 };
@@ -88,6 +89,7 @@ struct model_pair {
 };
 
 struct model {
+    struct source *source;    /* the caller's */
     struct model_file *files; /* in the order given; shards of an index by name; then, if
                                * SAFETENSORS_METADATA_KEY is long, one without a name that has it */
     size_t file_count;
@@ -102,13 +104,13 @@ struct model {
 };
 
 /*
- * Opens the files at `paths`, or the shards that one index names: a path that ends in .json is an
+ * Opens the files at `places`, or the shards that one index names: a place that ends in .json is an
  * index and must be the only one. On success the caller closes *model.
  */
-int safetensors_open(const char *const *paths, size_t count, struct model **model,
-                     struct failure *failure);
+int safetensors_open(struct source *source, const char *const *places, size_t count,
+                     struct model **model, struct failure *failure);
 
-/* Closes the files and frees the model; NULL is fine. */
+/* Frees the model, whose files stay in the source; NULL is fine. */
 void safetensors_close(struct model *model);
 
 /* Returns the tensor of that name, or NULL. */

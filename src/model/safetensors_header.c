@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
@@ -38,8 +37,8 @@ static bool begins_object(const char *bytes, size_t size_bytes)
     return at < size_bytes && bytes[at] == '{';
 }
 
-static int read_beginning(const struct model_file *file, struct beginning *beginning,
-                          struct failure *failure)
+static int read_beginning(struct source *source, const struct model_file *file,
+                          struct beginning *beginning, struct failure *failure)
 {
     size_t size_bytes =
         file->size_bytes < BEGINNING_BYTES ? (size_t)file->size_bytes : BEGINNING_BYTES;
@@ -51,7 +50,7 @@ static int read_beginning(const struct model_file *file, struct beginning *begin
                                 "has %" PRIu64
                                 " bytes, too few for a safetensors or GGUF file; " FETCH_AGAIN,
                                 file->size_bytes);
-    error = safetensors_read(file->fd, file->path, 0, size_bytes, &bytes, failure);
+    error = safetensors_read(source, file->number, 0, size_bytes, &bytes, failure);
     if (error != 0)
         return error;
     memcpy(&beginning->header_bytes, bytes, sizeof(beginning->header_bytes));
@@ -86,11 +85,11 @@ static int check_beginning(const struct model_file *file, const struct beginning
 }
 
 /* Reads the header's text, which the caller frees, and sets where the data starts. */
-static int read_header(struct model_file *file, char **header, size_t *header_bytes,
-                       struct failure *failure)
+static int read_header(struct source *source, struct model_file *file, char **header,
+                       size_t *header_bytes, struct failure *failure)
 {
     struct beginning beginning = {0};
-    int error = read_beginning(file, &beginning, failure);
+    int error = read_beginning(source, file, &beginning, failure);
 
     if (error == 0)
         error = check_beginning(file, &beginning, failure);
@@ -98,7 +97,7 @@ static int read_header(struct model_file *file, char **header, size_t *header_by
         return error;
     *header_bytes = (size_t)beginning.header_bytes;
     file->data_offset_bytes = LENGTH_BYTES + beginning.header_bytes;
-    return safetensors_read(file->fd, file->path, LENGTH_BYTES, *header_bytes, header, failure);
+    return safetensors_read(source, file->number, LENGTH_BYTES, *header_bytes, header, failure);
 }
 
 static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struct failure *failure)
@@ -347,16 +346,16 @@ static int pull_header(struct model *model, uint32_t file, const char *bytes, si
     return error;
 }
 
-int safetensors_add_file(struct model *model, const char *path, struct failure *failure)
+int safetensors_add_file(struct model *model, size_t from, struct failure *failure)
 {
     size_t first = model->tensor_count, header_bytes = 0;
     uint32_t file = (uint32_t)model->file_count;
     char *header = NULL;
-    int error = safetensors_add_opened(model, path, failure);
+    int error = safetensors_add_opened(model, from, failure);
 
     if (error != 0)
         return error;
-    error = read_header(&model->files[file], &header, &header_bytes, failure);
+    error = read_header(model->source, &model->files[file], &header, &header_bytes, failure);
     if (error == 0)
         error = pull_header(model, file, header, header_bytes, failure);
     if (error == -EAGAIN)

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
@@ -27,27 +26,21 @@ static bool shard_name_is_plain(const char *name)
            strchr(name, '/') == NULL;
 }
 
-static int index_read(const char *path, json_t **root, struct failure *failure)
+static int index_read(struct source *source, size_t file, json_t **root, struct failure *failure)
 {
-    uint64_t size_bytes = 0;
+    const struct source_file *from = source_get(source, file);
     SCOPED_FREE char *bytes = NULL;
-    int fd = -1;
-    int error = safetensors_open_file(path, &fd, &size_bytes, failure);
+    int error;
 
-    if (error != 0)
-        return error;
-    if (size_bytes > SAFETENSORS_MAX_HEADER_BYTES)
-        error = safetensors_fail(failure, -EINVAL, path, NULL,
-                                 "has %llu bytes, an index has at most %u; name the "
-                                 "*.safetensors.index.json file",
-                                 (unsigned long long)size_bytes, SAFETENSORS_MAX_HEADER_BYTES);
-    if (error == 0)
-        error = safetensors_read(fd, path, 0, (size_t)size_bytes, &bytes, failure);
-    if (error == 0)
-        error =
-            safetensors_parse_object(path, "the index", bytes, (size_t)size_bytes, root, failure);
-    close(fd);
-    return error;
+    if (from->size_bytes > SAFETENSORS_MAX_HEADER_BYTES)
+        return safetensors_fail(failure, -EINVAL, from->shown, NULL,
+                                "has %llu bytes, an index has at most %u; name the "
+                                "*.safetensors.index.json file",
+                                (unsigned long long)from->size_bytes, SAFETENSORS_MAX_HEADER_BYTES);
+    error = safetensors_read(source, file, 0, (size_t)from->size_bytes, &bytes, failure);
+    return error != 0 ? error
+                      : safetensors_parse_object(from->shown, "the index", bytes,
+                                                 (size_t)from->size_bytes, root, failure);
 }
 
 /* Finds the map in the index, and checks that every value is a plain file name. */
@@ -105,19 +98,6 @@ static int index_shards(json_t *map, const char ***names, size_t *count)
     return 0;
 }
 
-/* Returns the path of a shard beside its index, to be freed. NULL: out of memory, reported. */
-static char *index_shard_path(const char *path, const char *name, struct failure *failure)
-{
-    const char *slash = strrchr(path, '/');
-    int directory_bytes = slash == NULL ? 0 : (int)(slash - path) + 1;
-    char *shard = NULL;
-
-    if (asprintf(&shard, "%.*s%s", directory_bytes, path, name) >= 0)
-        return shard;
-    safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    return NULL;
-}
-
 /* Appends the name of a missing shard, up to a limit. */
 static void index_put_missing(size_t missing, const char *name, char *text, size_t size_bytes)
 {
@@ -127,45 +107,59 @@ static void index_put_missing(size_t missing, const char *name, char *text, size
         snprintf(text + used, size_bytes - used, "%s'%.250s'", missing > 1 ? ", " : "", name);
 }
 
-/* Checks that every shard in the index exists; it may be a symbolic link into a cache. */
-static int index_check_shards(const char *path, const char *const *names, size_t count,
-                              struct failure *failure)
+/* Refuses an index of which shards are missing. */
+static int index_refuse(struct source *source, const char *path, size_t count, size_t missing,
+                        const char *names, struct failure *failure)
 {
-    char text[SHOWN_SHARDS * 260] = "", more[32] = "", unfinished[UNFINISHED_BYTES];
+    char more[32] = "", unfinished[UNFINISHED_BYTES];
     const char *slash = strrchr(path, '/');
-    char *directory;
-    size_t missing = 0;
+    SCOPED_FREE char *folder = strndup(path, slash != NULL ? (size_t)(slash - path) + 1 : 0);
 
-    for (size_t i = 0; i < count; i++) {
-        char *shard = index_shard_path(path, names[i], failure);
-        if (shard == NULL)
-            return -ENOMEM;
-        if (access(shard, F_OK) != 0 && errno == ENOENT)
-            index_put_missing(++missing, names[i], text, sizeof(text));
-        free(shard);
-    }
-    if (missing == 0)
-        return 0;
-    directory = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    if (directory == NULL)
+    if (folder == NULL)
         return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    find_unfinished(directory, unfinished);
-    free(directory);
+    source_tell_unfinished(source, folder, unfinished, sizeof(unfinished));
     if (missing > SHOWN_SHARDS)
         snprintf(more, sizeof(more), " and %zu more", missing - SHOWN_SHARDS);
     return safetensors_fail(
         failure, -ENOENT, path, NULL,
         "of the %zu shards that this index names these are not there: %s%s; the "
         "download may not have finished%s: fetch the model again",
-        count, text, more, unfinished);
+        count, names, more, unfinished);
 }
 
-static int index_add_shard(struct model *model, const char *path, const char *name,
-                           struct failure *failure)
+/* Adds every shard to the source; it may be a symbolic link into a cache. */
+static int index_add_to_source(struct source *source, size_t index, const char *const *names,
+                               size_t count, size_t *files, struct failure *failure)
 {
-    SCOPED_FREE char *shard = index_shard_path(path, name, failure);
+    char text[SHOWN_SHARDS * 260] = "";
+    size_t missing = 0;
 
-    return shard == NULL ? -ENOMEM : safetensors_add_file(model, shard, failure);
+    for (size_t i = 0; i < count; i++) {
+        int error = source_add_beside(source, index, names[i], &files[i], failure);
+
+        if (error == -ENOENT)
+            index_put_missing(++missing, names[i], text, sizeof(text));
+        else if (error != 0)
+            return error;
+    }
+    return missing == 0 ? 0
+                        : index_refuse(source, source_get(source, index)->shown, count, missing,
+                                       text, failure);
+}
+
+static int index_add_shards(struct model *model, size_t index, const char *const *names,
+                            size_t count, struct failure *failure)
+{
+    SCOPED_FREE size_t *files = calloc(count, sizeof(*files));
+    int error = -ENOMEM;
+
+    if (files == NULL)
+        return safetensors_fail(failure, error, source_get(model->source, index)->shown, NULL,
+                                "out of memory");
+    error = index_add_to_source(model->source, index, names, count, files, failure);
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = safetensors_add_file(model, files[i], failure);
+    return error;
 }
 
 /* Checks that every tensor of the map is in its shard, and that the shards have no others. */
@@ -201,13 +195,14 @@ static int index_compare(const struct model *model, const char *path, json_t *ma
     return 0;
 }
 
-int safetensors_add_index(struct model *model, const char *path, struct failure *failure)
+int safetensors_add_index(struct model *model, size_t file, struct failure *failure)
 {
+    const char *path = source_get(model->source, file)->shown;
     json_t *root = NULL;
     json_t *map = NULL;
     const char **shards = NULL;
     size_t count = 0;
-    int error = index_read(path, &root, failure);
+    int error = index_read(model->source, file, &root, failure);
 
     if (error == 0)
         error = index_check(path, root, &map, failure);
@@ -218,9 +213,7 @@ int safetensors_add_index(struct model *model, const char *path, struct failure 
         safetensors_fail(failure, error, path, NULL, "out of memory");
         goto out;
     }
-    error = index_check_shards(path, shards, count, failure);
-    for (size_t i = 0; i < count && error == 0; i++)
-        error = index_add_shard(model, path, shards[i], failure);
+    error = index_add_shards(model, file, shards, count, failure);
     if (error == 0)
         error = safetensors_finish(model, failure);
     if (error == 0)

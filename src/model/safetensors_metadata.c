@@ -4,12 +4,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
-#include "base/file_io.h"
 #include "long_value.h"
 #include "safetensors_parts.h"
 
@@ -67,8 +64,9 @@ int safetensors_metadata_json(const struct model *model, char **json)
 
 /* ---- long values ----------------------------------------------------------------------------- */
 
-/* Appends a file in memory, with the name of the model's first, to be read like the others. */
-static int add_memory_file(struct model *model, const char *bytes, size_t size_bytes)
+/* Appends a file in memory, with the name of the model's first, to be read like the others. Takes
+ * over `json` if it succeeds. */
+static int add_memory_file(struct model *model, char *json, size_t size_bytes)
 {
     struct model_file *files = safetensors_grow(model->files, model->file_count, 1, sizeof(*files));
     struct model_file *file;
@@ -78,19 +76,10 @@ static int add_memory_file(struct model *model, const char *bytes, size_t size_b
         return -ENOMEM;
     model->files = files;
     file = &files[model->file_count];
-    *file = (struct model_file){.path = strdup(files[0].path),
-                                .fd = memfd_create(SAFETENSORS_METADATA_KEY, MFD_CLOEXEC),
-                                .size_bytes = size_bytes};
-    error = file->path == NULL ? -ENOMEM : file->fd < 0 ? -errno : 0;
-    if (error == 0)
-        error = file_write_at(file->fd, bytes, size_bytes, 0);
-    if (error == 0) {
-        model->file_count++;
-        return 0;
-    }
-    free(file->path);
-    if (file->fd >= 0)
-        close(file->fd);
+    *file = (struct model_file){.path = files[0].path, .size_bytes = size_bytes};
+    error = source_add_bytes(model->source, files[0].number, (uint8_t *)json, size_bytes,
+                             &file->number);
+    model->file_count += error == 0;
     return error;
 }
 
@@ -134,8 +123,10 @@ int safetensors_add_metadata(struct model *model, struct failure *failure)
 
     if (error == 0 && size_bytes > LONG_VALUE_BYTES) {
         error = add_memory_file(model, json, size_bytes);
-        if (error == 0)
+        if (error == 0) {
+            json = NULL;
             error = add_value(model, size_bytes);
+        }
     }
     free(json);
     if (error == 0)

@@ -2,19 +2,13 @@
 /* Shared by the parts of the reader: files and their bytes, the model's tensors, and error
  * reports. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/array.h"
-#include "base/file_io.h"
 #include "safetensors_parts.h"
-
-#define CONTROL_SUFFIX ".aria2"
 
 int safetensors_fail(struct failure *failure, int error, const char *path, const char *tensor,
                      const char *format, ...)
@@ -37,93 +31,30 @@ int safetensors_fail(struct failure *failure, int error, const char *path, const
     return error;
 }
 
-/* Explains why a file cannot be opened. Returns `error`. */
-static int fail_open(const char *path, int error, struct failure *failure)
-{
-    struct stat status;
-
-    if (error == -ENOENT && lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
-        return safetensors_fail(failure, error, path, NULL,
-                                "is a symbolic link to a file that is not there; the download may "
-                                "not have finished, or its cache was cleaned: fetch the model "
-                                "again");
-    return safetensors_fail(failure, error, path, NULL, "cannot open it: %s%s",
-                            failure_reason(error),
-                            error == -EMFILE ? "" : "; check the path and its permissions");
-}
-
-/* Refuses an unfinished download of aria2, which makes the file in full size at once and removes a
- * second file beside it at the end. */
-static int check_finished(const char *path, struct failure *failure)
-{
-    char *control = NULL;
-    int error = 0;
-
-    if (asprintf(&control, "%s" CONTROL_SUFFIX, path) < 0)
-        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    if (access(control, F_OK) == 0)
-        error = safetensors_fail(failure, -EINVAL, path, NULL,
-                                 "is not whole: aria2 has not finished its download ('%.300s' is "
-                                 "still there); let it finish, or fetch the file again",
-                                 control);
-    free(control);
-    return error;
-}
-
-int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *failure)
-{
-    struct stat status;
-    /* O_NONBLOCK: a FIFO is refused below instead of waited for. */
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    int error = 0;
-
-    if (file < 0)
-        return fail_open(path, -errno, failure);
-    if (fstat(file, &status) != 0) {
-        error = -errno;
-        safetensors_fail(failure, error, path, NULL, "cannot stat it: %s; check the disk",
-                         strerror(-error));
-    } else if (!S_ISREG(status.st_mode)) {
-        error = S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
-        safetensors_fail(failure, error, path, NULL,
-                         S_ISDIR(status.st_mode) ? "is a directory; name it alone, or files"
-                                                 : "is no regular file; name the model's "
-                                                   "*.safetensors files or its "
-                                                   "*.safetensors.index.json");
-    } else {
-        error = check_finished(path, failure);
-    }
-    if (error != 0) {
-        close(file);
-        return error;
-    }
-    *fd = file;
-    *size_bytes = (uint64_t)status.st_size;
-    return 0;
-}
-
-int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t size_bytes,
+int safetensors_read(struct source *source, size_t file, uint64_t offset_bytes, size_t size_bytes,
                      char **bytes, struct failure *failure)
 {
+    const char *path = source_get(source, file)->shown;
     char *buffer = malloc(size_bytes + 1);
+    struct failure why;
     int error;
 
     if (buffer == NULL)
         return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    error = file_read_at(fd, buffer, size_bytes, offset_bytes);
-    if (error == -ENODATA)
-        error =
-            safetensors_fail(failure, -EIO, path, NULL,
-                             "became shorter while it was read; try again when nothing writes it");
-    else if (error != 0)
-        safetensors_fail(failure, error, path, NULL, "cannot read it: %s; check the disk",
-                         strerror(-error));
-    if (error != 0) {
-        free(buffer);
-        return error;
+    error = source_read(source, file, offset_bytes, buffer, size_bytes, &why);
+    if (error == 0) {
+        *bytes = buffer;
+        return 0;
     }
-    *bytes = buffer;
-    return 0;
+    free(buffer);
+    if (why.text[0] != '\0')
+        return safetensors_fail(failure, error, path, NULL, "cannot read it: %s", why.text);
+    if (error == -ENODATA)
+        return safetensors_fail(failure, -EIO, path, NULL,
+                                "became shorter while it was read; try again when nothing writes "
+                                "it");
+    return safetensors_fail(failure, error, path, NULL, "cannot read it: %s; check the disk",
+                            strerror(-error));
 }
 
 void *safetensors_grow(void *array, size_t count, size_t more, size_t item_bytes)
@@ -136,34 +67,21 @@ void *safetensors_grow(void *array, size_t count, size_t more, size_t item_bytes
     return realloc(array, total_bytes);
 }
 
-int safetensors_add_opened(struct model *model, const char *path, struct failure *failure)
+int safetensors_add_opened(struct model *model, size_t file, struct failure *failure)
 {
-    struct model_file *files = NULL;
-    struct model_file *file;
-    char *copy = NULL;
-    int error;
+    const struct source_file *from = source_get(model->source, file);
+    struct model_file *files;
 
     if (model->file_count >= SAFETENSORS_MAX_FILES)
-        return safetensors_fail(failure, -EINVAL, path, NULL,
+        return safetensors_fail(failure, -EINVAL, from->shown, NULL,
                                 "is one file too many; a model has at most %u",
                                 SAFETENSORS_MAX_FILES);
-    copy = strdup(path);
-    if (copy != NULL)
-        files = safetensors_grow(model->files, model->file_count, 1, sizeof(*files));
-    if (files == NULL) {
-        free(copy);
-        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    }
+    files = safetensors_grow(model->files, model->file_count, 1, sizeof(*files));
+    if (files == NULL)
+        return safetensors_fail(failure, -ENOMEM, from->shown, NULL, "out of memory");
     model->files = files;
-    file = &model->files[model->file_count];
-    memset(file, 0, sizeof(*file));
-    error = safetensors_open_file(path, &file->fd, &file->size_bytes, failure);
-    if (error != 0) {
-        free(copy);
-        return error;
-    }
-    file->path = copy;
-    model->file_count++;
+    files[model->file_count++] =
+        (struct model_file){.path = from->shown, .number = file, .size_bytes = from->size_bytes};
     return 0;
 }
 

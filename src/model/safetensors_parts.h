@@ -22,11 +22,17 @@
 int safetensors_fail(struct failure *failure, int error, const char *path, const char *tensor,
                      const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Opens a regular file for reading; gives its size. */
-int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *failure);
+/* Adds the files that a user named to the source; the caller frees the list in any case. */
+int safetensors_add_places(struct source *source, const char *const *places, size_t count,
+                           size_t **files, struct failure *failure);
 
-/* Reads exactly size_bytes at offset_bytes into a new buffer, which the caller frees. */
-int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t size_bytes,
+/* As safetensors_open, for files of the source. */
+int safetensors_open_added(struct source *source, const size_t *files, size_t count,
+                           struct model **model, struct failure *failure);
+
+/* Reads exactly size_bytes at offset_bytes of a file of the source into a new buffer, which the
+ * caller frees. */
+int safetensors_read(struct source *source, size_t file, uint64_t offset_bytes, size_t size_bytes,
                      char **bytes, struct failure *failure);
 
 /* Parses a JSON object without duplicate keys; `what` names the text in an error. */
@@ -40,11 +46,11 @@ const char *safetensors_other(const char *bytes, size_t size_bytes);
 /* Returns the array with room for `more` items after `count`, or NULL with the array unchanged. */
 void *safetensors_grow(void *array, size_t count, size_t more, size_t item_bytes);
 
-/* Opens a file and adds it, without reading it. */
-int safetensors_add_opened(struct model *model, const char *path, struct failure *failure);
+/* Adds a file of the source to the model, without reading it. */
+int safetensors_add_opened(struct model *model, size_t file, struct failure *failure);
 
 /* Adds one validated GGUF file of a model of `count`; appends its tensors unsorted. */
-int gguf_add_file(struct model *model, const char *path, size_t count, struct failure *failure);
+int gguf_add_file(struct model *model, size_t file, size_t count, struct failure *failure);
 
 /*
  * Adds the tensors of a header in the usual form, and returns its __metadata__, or NULL. -EAGAIN:
@@ -57,7 +63,7 @@ int safetensors_pull_header(struct model *model, uint32_t file, const char *byte
 void safetensors_drop_tensors(struct model *model, size_t first);
 
 /* Adds one validated safetensors file; appends its tensors unsorted. */
-int safetensors_add_file(struct model *model, const char *path, struct failure *failure);
+int safetensors_add_file(struct model *model, size_t file, struct failure *failure);
 
 /* Sorts the tensors of all files and rejects duplicate names. */
 int safetensors_finish(struct model *model, struct failure *failure);
@@ -69,6 +75,6 @@ int safetensors_finish(struct model *model, struct failure *failure);
 int safetensors_add_metadata(struct model *model, struct failure *failure);
 
 /* Adds the shards that an index.json names, finishes, and compares both with each other. */
-int safetensors_add_index(struct model *model, const char *path, struct failure *failure);
+int safetensors_add_index(struct model *model, size_t file, struct failure *failure);
 
 #endif

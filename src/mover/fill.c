@@ -17,111 +17,29 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* ---- from the page cache -------------------------------------------------------------------- */
-
-/*
- * Copies bytes of a file in the page cache into another file, with one copy. read(2) into a buffer
- * and write(2) from it touch each byte twice; splice(2) passes the pages of the first file through
- * a pipe to the write. A refusal (a file system without splice, no descriptors left) is no error:
- * the caller then copies. For one thread at a time.
- */
-
-struct pipe_copy {
-    int ends[2]; /* -1: none, or splice was refused */
-};
-
-/* Twice the size of one request: a page that is wanted in part takes a whole slot. */
-#define PIPE_BYTES (512 << 10)
-
-/* Never fails. */
-static void pipe_copy_open(struct pipe_copy *pipe)
-{
-    if (pipe2(pipe->ends, O_CLOEXEC) < 0)
-        pipe->ends[0] = pipe->ends[1] = -1;
-    else
-        fcntl(pipe->ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* if that fails, it is smaller */
-}
-
-static void pipe_copy_close(struct pipe_copy *pipe)
-{
-    for (int i = 0; i < 2; i++) {
-        if (pipe->ends[i] >= 0)
-            close(pipe->ends[i]);
-        pipe->ends[i] = -1;
-    }
-}
-
-/* Closes the pipe, with the bytes in it. */
-static int pipe_copy_refuse(struct pipe_copy *pipe)
-{
-    pipe_copy_close(pipe);
-    return -EOPNOTSUPP;
-}
-
-static ssize_t splice_again(int from_fd, off_t *from, int to_fd, off_t *to, size_t size_bytes)
-{
-    ssize_t moved;
-
-    do
-        moved = splice(from_fd, from, to_fd, to, size_bytes, 0);
-    while (moved < 0 && errno == EINTR);
-    return moved < 0 ? -errno : moved;
-}
-
-/*
- * Copies the next 1..size_bytes (*copied); usually all, up to 256 KiB. -EOPNOTSUPP: splice is
- * refused now and later, and nothing was copied; -ENODATA: the file is shorter; or the error of
- * splice(2).
- */
-static int pipe_copy_some(struct pipe_copy *pipe, int from_fd, uint64_t from, int to_fd,
-                          uint64_t to, size_t size_bytes, size_t *copied)
-{
-    off_t in = (off_t)from, out = (off_t)to;
-    ssize_t held, moved = 0;
-
-    *copied = 0;
-    if (pipe->ends[0] < 0)
-        return -EOPNOTSUPP;
-    held = splice_again(from_fd, &in, pipe->ends[1], NULL, size_bytes);
-    if (held == -EINVAL)
-        return pipe_copy_refuse(pipe);
-    if (held <= 0)
-        return held < 0 ? (int)held : -ENODATA;
-    for (ssize_t left = held; left > 0; left -= moved) {
-        moved = splice_again(pipe->ends[0], NULL, to_fd, &out, (size_t)left);
-        if (moved == -EINVAL && left == held)
-            return pipe_copy_refuse(pipe);
-        if (moved <= 0) {
-            pipe_copy_close(pipe);
-            return moved < 0 ? (int)moved : -EIO;
-        }
-    }
-    *copied = (size_t)held;
-    return 0;
-}
-
-/* Of one step. Bytes that go through a buffer, or are summed, stay in the processor's cache. */
-#define SPLICED_BYTES ((size_t)256 << 10)
+/* Bytes that go through a buffer, or are summed, stay in the processor's cache. */
 #define WRITTEN_BYTES ((size_t)128 << 10)
 #define SUMMED_BYTES  ((size_t)1 << 20)
 #define DIRECT_BYTES  ((size_t)4 << 20)
-#define PAGE_BYTES    ((size_t)4096)
 
 /* One thread at one part. */
 struct filling {
+    struct source_receiver receiver; /* first: its functions get their filling by it */
     struct fill_crew *crew;
     struct staging_lane *lane;
     XXH3_state_t *sum;              /* NULL: no sum wanted */
     const struct fill_range *range; /* the current range */
+    const struct fill_range *last;  /* of those that are copied at once */
     uint64_t at;                    /* the current offset in its file */
-    struct direct_file *file;
     /* The sink: memory, or a file. */
     uint8_t *into; /* NULL: not mapped */
     int fd;        /* of the supply; -1: none */
     void *map;     /* of that file, if it cannot be written; NULL: none */
     size_t map_bytes;
     struct pipe_copy pipe; /* to that file */
+    bool is_room_out;      /* a room was given, and is not put yet */
     const char *doing;     /* failed operation on the sink; NULL: none */
+    struct failure why;    /* of the source */
 };
 
 /* ---- the sink ------------------------------------------------------------------------------ */
@@ -153,7 +71,8 @@ static int sink_map(struct filling *filling, size_t size_bytes)
     return 0;
 }
 
-static int sink_open(struct filling *filling)
+/* Finds the memory or the file that the bytes go to. */
+static int sink_find(struct filling *filling)
 {
     struct supply *supply = filling->crew->fill->supply;
     struct stat status;
@@ -173,6 +92,19 @@ static int sink_open(struct filling *filling)
     return 0;
 }
 
+/* Tells the source about the sink. */
+static int sink_open(struct filling *filling)
+{
+    int error = sink_find(filling);
+
+    filling->receiver.fd = filling->map ? -1 : filling->fd;
+    filling->receiver.pipe = &filling->pipe;
+    filling->receiver.step_bytes = filling->receiver.fd >= 0        ? WRITTEN_BYTES
+                                   : filling->into && !filling->sum ? SIZE_MAX
+                                                                    : SUMMED_BYTES;
+    return error;
+}
+
 static void sink_close(struct filling *filling)
 {
     if (filling->map)
@@ -182,122 +114,142 @@ static void sink_close(struct filling *filling)
         supply_give_back(filling->crew->fill->supply, filling->range->item);
 }
 
-/* Returns the maximum size of a step. Steps end at a page of a file that is written. */
-static size_t sink_most(const struct filling *filling, uint64_t to)
-{
-    if (direct_is_on(filling->file))
-        return DIRECT_BYTES;
-    if (filling->pipe.ends[0] >= 0)
-        return SPLICED_BYTES - (size_t)(to % PAGE_BYTES);
-    if (filling->fd >= 0 && !filling->map)
-        return WRITTEN_BYTES - (size_t)(to % PAGE_BYTES);
-    return filling->into && !filling->sum ? SIZE_MAX : SUMMED_BYTES;
-}
-
 /* Returns the room for the next bytes: their own place if possible, a GPU's buffer, or one of the
  * thread's. A direct read needs whole blocks. */
-static int sink_room(struct filling *filling, uint64_t to, size_t most, uint8_t **room,
+static int sink_room(struct source_receiver *receiver, size_t most, bool in_blocks, uint8_t **room,
                      size_t *room_bytes)
 {
+    struct filling *filling = (struct filling *)receiver;
     const struct staging_memory *memory = filling->crew->memory;
-    bool is_direct = direct_is_on(filling->file);
+    int error;
 
-    if (filling->into && (staging_is_copied(memory) || !is_direct))
-        return staging_room(filling->lane, memory, filling->into + to,
-                            is_direct ? direct_room_bytes(most) : most, room, room_bytes);
-    *room_bytes = is_direct ? DIRECT_BYTES : most;
+    filling->is_room_out = true;
+    if (filling->into && (staging_is_copied(memory) || !in_blocks)) {
+        error = staging_room(filling->lane, memory, filling->into + receiver->at_bytes,
+                             in_blocks ? direct_room_bytes(most) : most, room, room_bytes);
+        return error ? sink_fail(filling, "write", error) : 0;
+    }
+    *room_bytes = in_blocks ? DIRECT_BYTES : most;
     *room = staging_scratch(filling->lane, *room_bytes);
     return *room ? 0 : sink_fail(filling, "get a buffer for", -ENOMEM);
 }
 
-static int sink_put(struct filling *filling, uint64_t to, const uint8_t *bytes, size_t size_bytes)
+/* Sends bytes that no room of the sink has: through its rooms. */
+static int sink_send(struct filling *filling, uint64_t to, const uint8_t *bytes, size_t size_bytes)
 {
     const struct staging_memory *memory = filling->crew->memory;
+    size_t room_bytes;
+    uint8_t *room;
+    int error = 0;
+
+    for (size_t done = 0; !error && done < size_bytes; done += room_bytes) {
+        error = staging_room(filling->lane, memory, filling->into + to + done, size_bytes - done,
+                             &room, &room_bytes);
+        if (error)
+            break;
+        memcpy(room, bytes + done, room_bytes);
+        error = staging_send(filling->lane, memory, filling->into + to + done, room, room_bytes);
+    }
+    return error;
+}
+
+static int sink_put_some(struct filling *filling, const uint8_t *bytes, size_t size_bytes)
+{
+    const struct staging_memory *memory = filling->crew->memory;
+    uint64_t to = filling->receiver.at_bytes;
 
     if (!filling->into && filling->fd < 0)
         return 0;
     if (!filling->into)
         return file_write_at(filling->fd, bytes, size_bytes, to);
     if (staging_is_copied(memory))
-        return staging_send(filling->lane, memory, filling->into + to, bytes, size_bytes);
+        return filling->is_room_out
+                   ? staging_send(filling->lane, memory, filling->into + to, bytes, size_bytes)
+                   : sink_send(filling, to, bytes, size_bytes);
     if (bytes != filling->into + to)
         memcpy(filling->into + to, bytes, size_bytes);
     return 0;
 }
 
-/* ---- one part ------------------------------------------------------------------------------ */
-
-/* Moves the next bytes of a range, at most `left`. If a splice fails, read and write are tried and
- * tell which of the two files is at fault. */
-static int fill_step(struct filling *filling, uint64_t to, uint64_t left, size_t *size_bytes)
+/* Moves on, to the next range at the end of one. */
+static void sink_advance(struct filling *filling, size_t size_bytes)
 {
-    struct direct_file *file = filling->file;
-    size_t most = sink_most(filling, to), room_bytes;
-    uint8_t *room, *bytes;
-    int error;
+    struct source_receiver *receiver = &filling->receiver;
 
-    most = left < most ? (size_t)left : most;
-    if (filling->pipe.ends[0] >= 0 && !direct_is_on(file) &&
-        pipe_copy_some(&filling->pipe, file->fd, filling->at, filling->fd, to, most, size_bytes) ==
-            0)
-        return 0;
-    error = sink_room(filling, to, most, &room, &room_bytes);
-    if (error)
-        return error;
-    *size_bytes = direct_fit(file, filling->at, most, room_bytes);
-    error = direct_read(file, room, filling->at, *size_bytes, &bytes);
-    if (error)
-        return error;
-    if (filling->sum)
-        XXH3_128bits_update(filling->sum, bytes, *size_bytes);
-    error = sink_put(filling, to, bytes, *size_bytes);
-    return error ? sink_fail(filling, "write", error) : 0;
+    atomic_fetch_add(&filling->crew->done_bytes, size_bytes);
+    filling->at += size_bytes;
+    receiver->at_bytes += size_bytes;
+    receiver->left_bytes -= size_bytes;
+    if (receiver->left_bytes > 0 || filling->range == filling->last)
+        return;
+    filling->range++;
+    receiver->at_bytes = filling->range->to;
+    receiver->left_bytes = filling->range->size_bytes;
 }
 
-static int fill_steps(struct filling *filling, uint64_t begin, uint64_t end)
+/* Takes bytes, of one range or several; NULL: they are in the file already. */
+static int sink_put(struct source_receiver *receiver, const uint8_t *bytes, size_t size_bytes)
 {
-    const struct fill_range *range = filling->range;
-    struct fill_crew *crew = filling->crew;
+    struct filling *filling = (struct filling *)receiver;
     size_t step;
 
-    for (uint64_t at = begin; at < end; at += step) {
+    if (bytes && filling->sum)
+        XXH3_128bits_update(filling->sum, bytes, size_bytes);
+    for (size_t done = 0; done < size_bytes; done += step) {
         int error;
 
-        if (atomic_load(&crew->fill->stopped))
-            return -ECANCELED;
-        filling->at = range->from + at;
-        error = fill_step(filling, range->to + at, end - at, &step);
+        step = size_bytes - done;
+        step = receiver->left_bytes < step ? (size_t)receiver->left_bytes : step;
+        if (step == 0)
+            return -EOVERFLOW; /* more than was asked for */
+        error = bytes ? sink_put_some(filling, bytes + done, step) : 0;
         if (error)
-            return error;
-        atomic_fetch_add(&crew->done_bytes, step);
+            return sink_fail(filling, "write", error);
+        sink_advance(filling, step);
     }
-    return 0;
+    filling->is_room_out = false;
+    return atomic_load(&filling->crew->fill->stopped) ? -ECANCELED : 0;
 }
 
-/* Fills the part of the range that is in the piece. */
-static int fill_range(struct filling *filling, const struct work_piece *piece)
+/* ---- one part ------------------------------------------------------------------------------ */
+
+/* Copies the ranges from `first` to `last`, which follow each other in their file; of a range that
+ * is cut, the bytes of the piece. */
+static int fill_ranges(struct filling *filling, const struct fill_range *first,
+                       const struct fill_range *last, const struct work_piece *piece)
 {
-    const struct fill_range *range = filling->range;
-    const struct fill *fill = filling->crew->fill;
-    uint64_t begin = 0, end = range->size_bytes;
-    struct direct_file own;
-    int fd = -1, error;
+    struct fill *fill = filling->crew->fill;
+    uint64_t begin = 0, end = last->from + last->size_bytes - first->from;
 
     if (filling->crew->cuts) {
         begin = piece->offset_bytes;
         end = begin + piece->size_bytes;
-        direct_align(range->from, range->size_bytes, &begin, &end);
+        direct_align(first->from, first->size_bytes, &begin, &end);
     }
-    filling->at = range->from + begin;
-    filling->file = range->file ? range->file : &own;
-    if (!range->file)
-        fd = fill->open(fill->context, range, &own);
-    if (!range->file && fd < 0)
-        return fd;
-    error = fill_steps(filling, begin, end);
-    if (fd >= 0) {
-        direct_close(&own);
-        close(fd);
+    filling->range = first;
+    filling->last = last;
+    filling->at = first->from + begin;
+    filling->receiver.at_bytes = first->to + begin;
+    filling->receiver.left_bytes = filling->crew->cuts ? end - begin : first->size_bytes;
+    return source_copy(fill->source, first->file, filling->at, end - begin, &filling->receiver,
+                       &filling->why);
+}
+
+static bool fill_follows(const struct fill_range *range, const struct fill_range *next)
+{
+    return next->file == range->file && next->from == range->from + range->size_bytes;
+}
+
+static int fill_part(struct filling *filling, const struct fill_range *first,
+                     const struct fill_range *end, const struct work_piece *piece)
+{
+    const struct fill_range *last;
+    int error = 0;
+
+    for (; !error && first < end; first = last + 1) {
+        for (last = first; last + 1 < end && fill_follows(last, last + 1); last++)
+            ;
+        error = fill_ranges(filling, first, last, piece);
     }
     return error;
 }
@@ -316,6 +268,7 @@ static int fill_compare_sum(const struct filling *filling, const uint8_t *sum)
 static bool fill_stop(struct fill *fill)
 {
     atomic_store(&fill->stopped, true);
+    source_cancel(fill->source);
     return fill->supply && supply_stop(fill->supply) != 0;
 }
 
@@ -328,7 +281,9 @@ static int fill_fail(const struct filling *filling, int error)
     pthread_mutex_lock(&fill->lock);
     if (!fill->failure && !is_refused && error != -ECANCELED) {
         fill->failure = error;
-        fill->fail(fill->context, filling->range, filling->at, filling->doing, error);
+        fill->fail(fill->context,
+                   &(struct fill_failure){filling->range, filling->at, filling->doing, error,
+                                          filling->doing ? "" : filling->why.text});
     }
     pthread_mutex_unlock(&fill->lock);
     return is_refused ? -ECANCELED : error;
@@ -339,7 +294,8 @@ static int fill_piece(void *context, const struct work_piece *piece, void *own)
     struct fill_crew *crew = context;
     const struct fill_part *part = &crew->parts[piece->item];
     const struct fill_range *ranges = crew->fill->ranges;
-    struct filling filling = {.crew = crew,
+    struct filling filling = {.receiver = {.room = sink_room, .put = sink_put, .fd = -1},
+                              .crew = crew,
                               .lane = own,
                               .sum = part->sum ? XXH3_createState() : NULL,
                               .range = &ranges[part->first],
@@ -354,10 +310,8 @@ static int fill_piece(void *context, const struct work_piece *piece, void *own)
         error = sink_fail(&filling, "sum", -ENOMEM);
     else
         error = sink_open(&filling);
-    for (size_t i = part->first; !error && i < part->end; i++) {
-        filling.range = &ranges[i];
-        error = fill_range(&filling, piece);
-    }
+    if (!error)
+        error = fill_part(&filling, &ranges[part->first], &ranges[part->end], piece);
     if (!error)
         error = fill_compare_sum(&filling, part->sum);
     if (error)

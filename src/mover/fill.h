@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fill - fills the memory of stores from files: the one engine of all commands that load
+ * fill - fills the memory of stores from a source: the one engine of all commands that load
  *
  * For `gmsfs load`, `gmsfs image load` and the check of an image. A caller lists parts; threads
- * take them. A part consists of ranges; each range goes from a *source*, bytes at an offset of a
- * file, to a *sink*, an offset in an allocation. There are three sinks: a file of host memory,
- * which a supply hands out while others are filled; mapped memory, a GPU's through staging; and
- * none, if the bytes are only summed. The bytes of a part may be compared with a sum.
+ * take them. A part consists of ranges; each range goes from an offset of a file of the source
+ * (source/source.h) to a *sink*, an offset in an allocation. Ranges that follow each other in a
+ * file are copied at once. There are three sinks: a file of host memory, which a supply hands out
+ * while others are filled; mapped memory, a GPU's through staging; and none, if the bytes are only
+ * summed. The bytes of a part may be compared with a sum.
  *
  * Bytes get into a file of host memory by splice(2) from the page cache, or by write(2) from a
  * buffer that stays in the processor's cache: a page that is written whole is never cleared, while
- * a page touched through a mapping is cleared first, after a fault. Another kind of source would be
- * added in fill_step(), which reads into a room that the sink offers.
+ * a page touched through a mapping is cleared first, after a fault.
  *
  * Each device has a crew of threads, so that all are filled at the same time. The first failure
  * stops all, and is reported once. Knows nothing of stores, models, images or signals; prints
@@ -20,9 +20,9 @@
 #ifndef GMSFS_MOVER_FILL_H
 #define GMSFS_MOVER_FILL_H
 
-#include "source/direct.h"
 #include "mover/staging.h"
 #include "mover/work.h"
+#include "source/source.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,9 +37,9 @@ struct fill;
 
 /* Bytes that are contiguous both in a file and in an allocation. */
 struct fill_range {
-    struct direct_file *file; /* NULL: fill's open() opens it for this range */
-    uint64_t from;            /* offset in the file */
-    uint8_t *into;            /* the mapped allocation; NULL: an item of the supply */
+    size_t file;   /* of the source */
+    uint64_t from; /* offset in the file */
+    uint8_t *into; /* the mapped allocation; NULL: an item of the supply */
     size_t item;
     uint64_t to; /* offset in the allocation */
     uint64_t size_bytes;
@@ -49,6 +49,15 @@ struct fill_range {
 struct fill_part {
     size_t first, end;  /* ranges[first] to ranges[end - 1] of the fill */
     const uint8_t *sum; /* FILL_SUM_BYTES of XXH3-128; NULL: unknown */
+};
+
+struct fill_failure {
+    const struct fill_range *range;
+    uint64_t at;       /* offset in the file */
+    const char *doing; /* failed operation on the sink's memory, such as "write"; NULL: the source
+                        * has failed */
+    int error;         /* -ENODATA: the file is shorter; -EBADMSG: the sum differs */
+    const char *why;   /* of the source, in words; "": the error tells all */
 };
 
 /* The parts of one device, and its threads. */
@@ -70,20 +79,15 @@ struct fill_crew {
 };
 
 struct fill {
+    struct source *source; /* cancelled by the first failure */
     const struct fill_range *ranges;
     struct fill_crew *crews;
     size_t crew_count;
     struct staging *staging;
     struct supply *supply; /* of the ranges that are not mapped; NULL: they are only summed */
 
-    /* Opens the file of a range: returns a descriptor, closed after the range, and opens `file`; or
-     * a negative errno. On any thread. NULL: ranges have files. */
-    int (*open)(void *context, const struct fill_range *range, struct direct_file *file);
-    /* Called once, with the first failure, on any thread; no tick comes after it. at: offset in the
-     * file. doing: the failed operation on the sink's memory, such as "write"; NULL: the source has
-     * failed; error: -ENODATA, the file is shorter; -EBADMSG, the sum differs. */
-    void (*fail)(void *context, const struct fill_range *range, uint64_t at, const char *doing,
-                 int error);
+    /* Called once, with the first failure, on any thread; no tick comes after it. */
+    void (*fail)(void *context, const struct fill_failure *failure);
     /* Called several times a second for each crew, on any thread, never twice at the same time.
      * Non-zero (a negative errno) stops all. May be NULL. */
     int (*tick)(void *context, size_t crew, uint64_t done_bytes);

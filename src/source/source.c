@@ -226,9 +226,17 @@ static int make_room(struct source *source, const char *place, struct failure *f
     return 0;
 }
 
+static char *show_file(const char *place, const char *name)
+{
+    SCOPED_FREE char *tree = name ? source_show(place) : NULL;
+
+    if (!name)
+        return source_show(place);
+    return tree ? source_join(tree, name) : NULL;
+}
+
 static struct source_item *make_item(const char *place, const char *name, unsigned flags)
 {
-    SCOPED_FREE char *joined = source_join(place, name ? name : "");
     struct source_item *item = calloc(1, sizeof(*item));
 
     if (!item)
@@ -236,7 +244,7 @@ static struct source_item *make_item(const char *place, const char *name, unsign
     item->place = strdup(place);
     item->name = name ? strdup(name) : NULL;
     item->flags = flags;
-    item->file.shown = name ? joined ? source_show(joined) : NULL : source_show(place);
+    item->file.shown = show_file(place, name);
     if (item->place && (item->name || !name) && item->file.shown)
         return item;
     free_item(item);

@@ -69,6 +69,10 @@ struct source_file {
 /* Returns true if a place begins with SCHEME://, so that it is no path. */
 bool source_has_scheme(const char *place);
 
+/* Returns a place for messages: without its query, and without a name and password in it. The
+ * caller frees it; NULL: out of memory. */
+char *source_show(const char *place);
+
 /* Returns true if a place has files below it (a directory, a repository), and is no file itself. */
 bool source_is_tree(const char *place);
 
@@ -116,7 +120,7 @@ enum source_add_flags {
 /*
  * Adds the file at a place; or, with a name, the file of that name in the tree at a place. Sets its
  * number, which counts from 0 on. Fails, with the whole message, if it cannot be read or is no file
- * with a size: -ENOENT, -EACCES, -EISDIR, -ENOTSUP (neither file nor directory), -ELOOP ...
+ * with a size: -ENOENT, -EACCES, -EISDIR, -EINVAL (neither file nor directory), -ELOOP ...
  */
 int source_add(struct source *source, const char *place, const char *name, unsigned flags,
                size_t *file, struct failure *failure);

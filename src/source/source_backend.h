@@ -70,10 +70,6 @@ int source_list_add(struct source_list *list, const char *name, uint64_t size_by
 /* Returns the length of a place's scheme; 0: it is a path. */
 size_t source_scheme_bytes(const char *place);
 
-/* Returns a place without its query and the name and password in it. The caller frees it; NULL: out
- * of memory. */
-char *source_show(const char *place);
-
 /* Returns the tree and the name as one place, as paths and URLs are joined. The caller frees it;
  * NULL: out of memory. */
 char *source_join(const char *tree, const char *name);

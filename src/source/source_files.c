@@ -84,9 +84,11 @@ static int check_finished(const char *path, struct failure *failure)
     return error;
 }
 
-static int check_status(const char *path, int fd, struct stat *status, struct failure *failure)
+static int check_status(const struct files_file *file, struct stat *status, struct failure *failure)
 {
-    if (fstat(fd, status) != 0)
+    const char *path = file->path;
+
+    if (fstat(file->fd, status) != 0)
         return source_fail(failure, -errno, path, "cannot stat it: %s; check the disk",
                            strerror(errno));
     if (S_ISDIR(status->st_mode))
@@ -95,7 +97,7 @@ static int check_status(const char *path, int fd, struct stat *status, struct fa
         return source_fail(failure, -EINVAL, path,
                            "is no regular file; name the model's *.safetensors files or its "
                            "*.safetensors.index.json");
-    return check_finished(path, failure);
+    return file->flags & O_NOFOLLOW ? 0 : check_finished(path, failure);
 }
 
 static void drop_file(struct files_file *file)
@@ -133,7 +135,7 @@ static int files_add(void *state, struct source_item *item, struct failure *fail
         return failure_no_memory(failure);
     file->fd = open(file->path, file->flags);
     error = file->fd < 0 ? fail_open(file->path, -errno, failure)
-                         : check_status(file->path, file->fd, &status, failure);
+                         : check_status(file, &status, failure);
     if (error) {
         drop_file(file);
         return error;

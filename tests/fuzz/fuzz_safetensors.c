@@ -65,16 +65,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fd = memfd_create("model", MFD_CLOEXEC);
     write_all(fd, data, size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    struct model *model = open_checked(path);
-    if (!model)
+    struct source *source = source_open();
+    must(source != NULL);
+    struct model *model = open_checked(source, path);
+    if (!model) {
+        source_close(source);
         return 0;
+    }
     int again_fd = write_again(model);
     snprintf(path, sizeof path, "/proc/self/fd/%d", again_fd);
-    struct model *again = open_checked(path);
+    struct model *again = open_checked(source, path);
     must(again != NULL);
     check_same(model, again);
     safetensors_close(again);
     safetensors_close(model);
+    source_close(source);
     close(again_fd);
     return 0;
 }

@@ -67,11 +67,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     take(shard_fds[0], &at, &left, (size_t)data[2] | (size_t)data[3] << 8);
     take(shard_fds[1], &at, &left, left);
     snprintf(path, sizeof path, "%s/model.index.json", directory);
-    struct model *model = open_checked(path);
+    struct source *source = source_open();
+    must(source != NULL);
+    struct model *model = open_checked(source, path);
     for (size_t i = 0; model && i < model->file_count; i++) {
         must(strncmp(model->files[i].path, directory, strlen(directory)) == 0);
         must(strchr(model->files[i].path + strlen(directory) + 1, '/') == NULL);
     }
     safetensors_close(model);
+    source_close(source);
     return 0;
 }

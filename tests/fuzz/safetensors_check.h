@@ -106,13 +106,13 @@ static void check_pairs(const struct model *model)
     free(text);
 }
 
-/* Opens and checks a model; returns NULL if it is refused. The caller closes it. */
-static struct model *open_checked(const char *path)
+/* Opens and checks a model; returns NULL if it is refused. The caller closes it, and the source. */
+static struct model *open_checked(struct source *source, const char *path)
 {
     struct failure error;
     struct model *model = NULL;
     uint64_t sum = 0;
-    int err = safetensors_open(&path, 1, &model, &error);
+    int err = safetensors_open(source, &path, 1, &model, &error);
 
     if (err) {
         must(err == -EINVAL || err == -ENOENT || err == -EOVERFLOW || err == -ENAMETOOLONG);

@@ -22,6 +22,7 @@
 
 static struct failure error;
 static char path[64]; /* of the file that new_file made last */
+static struct source *source;
 
 static void put(int fd, const void *bytes, size_t size_bytes, off_t offset)
 {
@@ -38,9 +39,18 @@ static void fill(int fd, const char *header, size_t data_bytes)
     require(ftruncate(fd, (off_t)(sizeof(length) + strlen(header) + data_bytes)) == 0);
 }
 
+/* Opens them from a new source; a model of the one before must be closed. */
+static int open_places(const char *const *names, size_t count, struct model **model)
+{
+    source_close(source);
+    source = source_open();
+    require(source);
+    return safetensors_open(source, names, count, model, &error);
+}
+
 static int open_path(const char *name, struct model **model)
 {
-    return safetensors_open(&name, 1, model, &error);
+    return open_places(&name, 1, model);
 }
 
 /* Makes a file without a directory entry, readable at `path` as long as it is open. */

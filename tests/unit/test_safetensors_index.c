@@ -179,7 +179,7 @@ TAP_TEST(several_files_make_one_model)
 
     write_shards();
     const char *paths[] = {in_directory("2.safetensors"), in_directory("1.safetensors")};
-    require(safetensors_open(paths, 2, &model, &error) == 0);
+    require(open_places(paths, 2, &model) == 0);
     check_int(model->tensor_count, 2);
     check_int(model->tensors[0].file, 0);
     check_int(safetensors_metadata_json(model, &json), 0);
@@ -202,7 +202,7 @@ TAP_TEST(a_key_that_looks_numbered_loses_nothing)
     write_tensor_file("2.safetensors",
                       "{\"__metadata__\":{\"n\":\"2\"}," TENSOR("a", "U8", "[1]", "[0,1]") "}", 1);
     const char *paths[] = {in_directory("1.safetensors"), in_directory("2.safetensors")};
-    require(safetensors_open(paths, 2, &model, &error) == 0);
+    require(open_places(paths, 2, &model) == 0);
     check_int(safetensors_metadata_json(model, &json), 0);
     check_str(json, "{\"n\":\"1\",\"n@2\":\"mine\",\"n@2@2\":\"2\"}");
     free(json);
@@ -217,7 +217,7 @@ TAP_TEST(a_name_in_two_files_is_refused_and_both_are_named)
     write_shards();
     write_tensor_file("2.safetensors", "{" TENSOR("b", "U8", "[1]", "[0,1]") "}", 1);
     const char *paths[] = {in_directory("1.safetensors"), in_directory("2.safetensors")};
-    check_int(safetensors_open(paths, 2, &model, &error), -EINVAL);
+    check_int(open_places(paths, 2, &model), -EINVAL);
     check(strstr(error.text, "tensor 'b'") != NULL);
     check(strstr(error.text, "1.safetensors") != NULL);
     check(strstr(error.text, "2.safetensors") != NULL);
@@ -229,6 +229,6 @@ TAP_TEST(an_index_beside_other_files_is_refused)
     struct model *model = NULL;
     const char *paths[] = {"1.safetensors", "index.json"};
 
-    check_int(safetensors_open(paths, 2, &model, &error), -EINVAL);
+    check_int(open_places(paths, 2, &model), -EINVAL);
     check(strstr(error.text, "name it alone") != NULL);
 }
