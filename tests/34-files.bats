@@ -142,3 +142,190 @@ commit_files() {
     run ! as_user cat "$F/whole"
     run ! as_user ls "$F"
 }
+
+# ---- gmsfs load --files ----------------------------------------------------------------------
+
+# A directory with a model and files of all kinds of sizes: sets D.
+make_directory() {
+    local size
+    requires python3 || return 1
+    D=$T/model
+    mkdir -p "$D/onnx/a/b" "$D/.cache"
+    for size in 0 1 4095 4096 4097 2097153; do
+        head -c "$size" /dev/urandom >"$D/$size.bin"
+        head -c "$size" /dev/urandom >"$D/onnx/a/$size.bin"
+    done
+    printf '{"a":1}' >"$D/config.json"
+    printf x >"$D/.cache/hidden"
+    printf y >"$D/onnx/a/b/gewicht ä%.txt"
+    python3 - "$D/model.safetensors" <<'PYTHON'
+import json, os, struct, sys
+head = json.dumps({"__metadata__": {"format": "pt"},
+                   "odd": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]},
+                   "wide": {"dtype": "F32", "shape": [1000], "data_offsets": [3, 4003]},
+                   "none": {"dtype": "F32", "shape": [0], "data_offsets": [4003, 4003]}}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + os.urandom(4003))
+PYTHON
+    find "$D" -type f -exec touch -d '2001-02-03 04:05:06.123456789' {} +
+}
+
+load_directory() {
+    make_directory
+    cli load --files "$W" "$D"
+    assert_match "$output" 'committed .* 16 files with 3 tensors in [0-9]+ allocations, generation 1'
+}
+
+# bats test_tags=quick
+@test "a directory is kept byte for byte, with its times" {
+    load_directory
+    diff -r "$D" "$F"
+    assert_eq "$(cd "$F" && find . -type f -printf '%P %s %T@\n' | sort)" \
+        "$(cd "$D" && find . -type f -printf '%P %s %T@\n' | sort)"
+}
+
+@test "tools that copy, pack and sum see the files of the directory" {
+    load_directory
+    (cd "$D" && find . -type f -exec sha256sum {} +) >"$T/sums"
+    (cd "$F" && sha256sum --quiet -c "$T/sums")
+    cp -a "$F" "$T/copy"
+    diff -r "$D" "$T/copy"
+    tar -C "$F" -c . | tar -C "$(mktemp -d "$T/tar.XXXX")" -x
+    diff -r "$D" "$T"/tar.*
+    assert_eq "$(stat -c %.Y "$T/copy/config.json")" 981173106.123456789
+    ! type -P rsync >/dev/null || {
+        rsync -a "$F/" "$T/rsync/"
+        diff -r "$D" "$T/rsync"
+        assert_eq "$(rsync -ain --omit-dir-times "$D/" "$F/" | grep -c '^>')" 0
+    }
+    ! type -P busybox >/dev/null || {
+        busybox cp -a "$F" "$T/busybox"
+        diff -r "$D" "$T/busybox"
+        (cd "$F" && busybox sha256sum -c "$T/sums") >/dev/null
+    }
+}
+
+@test "a large file and one with tensors is an allocation, small files share one" {
+    load_directory
+    assert_eq "$(find "$W/allocations" -type f -printf '%s\n' | sort -n | tail -n 2 | sort -u)" 2097153
+    assert_eq "$(find "$W/allocations" -type f | wc -l)" 4
+    assert_eq "$(getfattr --only-values -n user.gmsfs.offset "$W/metadata/wide")" \
+        "$(($(stat -c %s "$D/model.safetensors") - 4000))"
+    cli save -q "$W" "$T/saved.safetensors"
+    cli load -q "$M/plain" "$D/model.safetensors"
+    cli verify "$M/plain" "$T/saved.safetensors"
+    assert_match "$output" 'verified .* 3 tensors'
+}
+
+@test "an image keeps names, times and bytes" {
+    load_directory
+    cli image save "$W" "$T/image"
+    cli image load "$M/again" "$T/image"
+    diff -r "$D" "$M/again/files"
+    assert_eq "$(stat -c %.Y "$M/again/files/config.json")" 981173106.123456789
+}
+
+@test "files are refused by name, before the lock" {
+    local path
+    make_directory
+    hold open "$W/lock" rw
+    refused() { # FAULT
+        cli -1 load --files --timeout 0 "$W" "$D"
+        assert_match "$output" "$1"
+    }
+    path=$D/$'line\nbreak'
+    touch "$path"
+    refused 'control character'
+    rm "$path"
+    path=$D/$'\xff'
+    touch "$path"
+    refused 'not UTF-8'
+    rm "$path"
+    path=$D/$(printf '%0250d' 0)
+    touch "$path"
+    refused 'takes more than 244 bytes'
+    rm "$path"
+    ln -s "$T/log0" "$D/link"
+    refused "link to '.*log0', outside of the directory"
+    ln -sfn nowhere "$D/link"
+    refused 'cannot follow this link'
+    ln -sfn ../model "$D/link"
+    refused 'link to a directory that it lies in'
+    rm "$D/link"
+    mkfifo "$D/fifo"
+    refused 'neither a file nor a directory'
+    rm "$D/fifo"
+    cli -1 load --files --timeout 0 "$W" "$D/4095.bin" "$D/onnx/a/4095.bin"
+    assert_match "$output" "a store keeps one '4095.bin'"
+    cli -1 load --files --timeout 0 "$W" "$D/4095.bin" "$D/onnx"
+    cli -2 load --files --chunk 64M "$W" "$D"
+    cli -2 load --files --group "$W=$D"
+    cli -3 load --files --timeout 0 "$W" "$D"
+    let_go "$HOLDER"
+    assert_state weights EMPTY
+}
+
+@test "links are followed inside the directory and into the blobs of a hub's cache" {
+    make_directory
+    ln -s 4095.bin "$D/link.bin"
+    ln -s onnx "$D/linked"
+    cli load -q --files "$W" "$D"
+    diff -r "$D" "$F"
+    local hub="$T/models--x--y"
+    mkdir -p "$hub/blobs" "$hub/snapshots/rev/sub" "$T/outside"
+    mv "$D/config.json" "$hub/blobs/1234"
+    mv "$D/4097.bin" "$hub/blobs/5678"
+    ln -s ../../blobs/1234 "$hub/snapshots/rev/config.json"
+    ln -s ../../../blobs/5678 "$hub/snapshots/rev/sub/file.bin"
+    cli load -q --files "$W" "$hub/snapshots/rev"
+    diff -r "$hub/snapshots/rev" "$F"
+    ln -s "$T/outside" "$hub/snapshots/rev/more"
+    cli -1 load --files "$W" "$hub/snapshots/rev"
+    assert_match "$output" 'outside of the directory'
+}
+
+@test "files of any kind are kept, several models too, and a model that is not whole is refused" {
+    make_directory
+    rm "$D/model.safetensors"
+    cli load --files "$W" "$D"
+    assert_match "$output" '15 files with 0 tensors'
+    diff -r "$D" "$F"
+    mkdir "$T/empty"
+    cli -1 load --files "$W" "$T/empty"
+    assert_match "$output" 'has no files'
+    head -c 100 /dev/zero >"$D/model-00001-of-00002.safetensors"
+    cli -1 load --files "$W" "$D"
+    assert_match "$output" 'not whole'
+    : >"$T/none"
+    cli load --files "$W" "$T/none"
+    assert_match "$output" '1 files with 0 tensors in 0 allocations'
+    assert_eq "$(find "$F" -type f -printf '%P %s')" 'none 0'
+}
+
+is_at_rest() {
+    state_is weights EMPTY || state_is weights COMMITTED
+}
+
+@test "a load that is killed leaves all files or none" {
+    local delay
+    make_directory
+    for delay in 0 0.005 0.01 0.02 0.04; do
+        spawn "$GMSFS" load -q --files "$W" "$D"
+        sleep "$delay"
+        kill -KILL "$SPAWNED" 2>/dev/null || true
+        wait_exit "$SPAWNED"
+        wait_until 5 is_at_rest
+        if state_is weights EMPTY; then
+            assert_eq "$(names "$W/allocations")$(names "$W/metadata")" ''
+            expect ENOENT stat "$F"
+        else
+            diff -r "$D" "$F"
+        fi
+    done
+}
+
+@test "a walk of the whole mount reads all files and leaves no lock" {
+    load_directory
+    run_logged timeout 60 find "$M" -type f -exec cat {} + >/dev/null
+    assert_state weights COMMITTED
+    assert_eq "$(cat "$W/residency")" device
+}

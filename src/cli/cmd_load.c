@@ -15,6 +15,7 @@
 
 static const char usage[] =
     "Usage: gmsfs load [OPTION...] STORE FILE... | INDEX.json | DIRECTORY\n"
+    "       gmsfs load --files [OPTION...] STORE FILE... | DIRECTORY\n"
     "       gmsfs load --group [--force] [OPTION...] STORE=FILE...\n"
     "\n"
     "Loads a model into a store, which is made where it is not there: safetensors or GGUF files,\n"
@@ -22,6 +23,8 @@ static const char usage[] =
     "memory that the model needs, replaces the contents of the store, and commits. On any error, "
     "or\n"
     "Ctrl-C, nothing is committed.\n"
+    "With --files all files are kept byte for byte, and the store shows them as files/;\n"
+    "the tensors of a model among them are entries in the same bytes.\n"
     "With --group a model of several ranks, each into its store, all of them or none: the stores\n"
     "are locked together, with all their memory, and committed with one group id. A STORE may be\n"
     "named several times, for a rank of several files. Where such a load is in them already, it\n"
@@ -126,7 +129,7 @@ static int load_do(struct load *load)
     load->source = source_open();
     if (!load->staging || !load->source)
         return cli_out_of_memory();
-    status = load_check_parts(load->files, load->file_count);
+    status = load->keeps_files ? CLI_OK : load_check_parts(load->files, load->file_count);
     if (status == CLI_OK)
         status = load_plan(load);
     if (status == CLI_OK)
@@ -143,6 +146,8 @@ static const struct cli_option options[] = {
      "each operand is STORE=FILE, STORE=INDEX.json or STORE=DIRECTORY"},
     {"--force", 0, NULL, cli_take_flag, offsetof(struct load_choice, force),
      "with --group: load again even if the group is whole"},
+    {"--files", 0, NULL, cli_take_flag, offsetof(struct load_choice, load.keeps_files),
+     "keep every file, or all of a directory, as STORE/files/ shows them"},
     {"--chunk", 0, "SIZE", cli_take_size, offsetof(struct load_choice, load.chunk_bytes),
      "size of the allocations that tensors are packed into (default: 2G on\n"
      "a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"
@@ -169,6 +174,8 @@ static int load_run(int argc, char **argv)
 
     if (status != CLI_OK)
         return status;
+    if (load->keeps_files && (choice.is_group || load->chunk_bytes))
+        return cli_usage_error("--files goes with neither --group nor --chunk");
     if (choice.is_group)
         return load_group(load, argv + optind, (size_t)(argc - optind), choice.force);
     if (choice.force)

@@ -21,7 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LOAD_TAG "weights"
+#define LOAD_TAG           "weights"
+#define LOAD_NO_ALLOCATION UINT32_MAX /* of a file without bytes */
 
 struct load {
     /* Options of the command line. */
@@ -34,15 +35,20 @@ struct load {
     enum direct_use direct;
     bool quiet;
     bool immutable;          /* commits a layout that never changes again */
+    bool keeps_files;        /* --files: the files are kept whole */
     struct staging *staging; /* shared by all loads of a group */
     struct source *source;   /* the same */
 
     /* Planned. */
-    struct model *model;
+    struct model *model; /* its tensors are copied; of keeps_files, the files (model/files.h) */
     struct pack_plan plan;
-    size_t *order;         /* tensors in the order of the files */
-    char **values;         /* metadata value of each tensor */
-    char *metadata;        /* JSON of __metadata__, or NULL */
+    size_t *order;  /* tensors in the order of the files */
+    char **values;  /* metadata value of each tensor */
+    char *metadata; /* JSON of __metadata__, or NULL */
+    /* With keeps_files, the tensors in these files: entries more, without bytes of their own. */
+    struct model *bound;   /* NULL: there are none */
+    char **bound_values;   /* of each */
+    size_t *bound_files;   /* of each file of `bound`: its tensor in `model` */
     uint64_t copied_us;    /* from the first byte read to the last in the store */
     uint64_t needed_bytes; /* of memory, aligned */
 
@@ -61,6 +67,14 @@ struct load {
 int load_check_parts(const char *const *files, size_t count);
 /* Reads and validates the files; also finds names and values that the store would refuse. */
 int load_plan(struct load *load);
+/* load_files.c: opens files that are kept, and the model in them. */
+int load_open_files(struct load *load);
+/* Places files that are kept: the bytes of one that engines may map, a large one or one with
+ * tensors, are an allocation; all others are in one together. */
+int load_pack_files(struct load *load);
+/* Makes the entries of the tensors in the files. */
+size_t load_bind_tensors(const struct load *load, struct gmsfs_metadata *entries);
+void load_free_files(struct load *load);
 /* Places the tensors in allocations, by the kind of the store's memory: on a GPU few large ones, as
  * their number decides the cost of attaching; else so many that each thread has one to fill. */
 int load_pack(struct load *load, enum gmsfs_memory memory);

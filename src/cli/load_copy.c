@@ -13,6 +13,7 @@
 #include "cli/signals.h"
 #include "cli/store_memory.h"
 #include "cli/store_source.h"
+#include "model/files.h"
 #include "mover/fill.h"
 #include "mover/supply.h"
 
@@ -90,6 +91,8 @@ static void copy_add_tensor(struct copy *copy, const struct fill_crew *crew, str
                                .to = place->offset_bytes};
     uint64_t left = tensor->size_bytes, room = left;
 
+    if (left == 0)
+        return;
     if (crew->cuts)
         range.into = load->mappings[place->allocation].ptr;
     else
@@ -364,10 +367,13 @@ static void copy_fail(void *context, const struct fill_failure *failed)
     if (store_explain_staging(load->staging))
         return;
     if (failed->doing)
-        cli_error("%s: cannot %s the memory of tensor '%s': %s", load->store, failed->doing,
-                  tensor->name, failure_reason(failed->error));
+        cli_error("%s: cannot %s the memory of %s '%s': %s", load->store, failed->doing,
+                  tensor->is_file ? "file" : "tensor",
+                  tensor->is_file ? files_path(tensor) : tensor->name,
+                  failure_reason(failed->error));
     else
-        store_source_explain(path, tensor->name, failed->error, failed->why);
+        store_source_explain(path, tensor->is_file ? NULL : tensor->name, failed->error,
+                             failed->why);
 }
 
 /* Of one crew; it shows all. */

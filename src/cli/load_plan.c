@@ -2,6 +2,7 @@
 /* Everything that can be wrong is found here, before the lock is taken. */
 #include "cli/load.h"
 
+#include "base/file_entry.h"
 #include "base/key_name.h"
 #include "model/open.h"
 
@@ -10,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int load_check_tensor(const struct load *load, size_t index)
+static int load_check_tensor(const struct model *model, size_t index, const char *value)
 {
-    const struct model_tensor *tensor = &load->model->tensors[index];
-    const char *file = load->model->files[tensor->file].path;
+    const struct model_tensor *tensor = &model->tensors[index];
+    const char *file = model->files[tensor->file].path;
     char name[KEY_NAME_BYTES];
 
     if (key_name_encode(tensor->name, name) != 0) {
@@ -22,7 +23,14 @@ static int load_check_tensor(const struct load *load, size_t index)
                   file, tensor->name, GMSFS_NAME_MAX);
         return CLI_FAILURE;
     }
-    if (strlen(load->values[index]) > GMSFS_VALUE_MAX) {
+    if (!tensor->is_file &&
+        strncmp(tensor->name, FILE_ENTRY_PREFIX, FILE_ENTRY_PREFIX_BYTES) == 0) {
+        cli_error("%s: tensor '%s': its name means something else in a store; rename it in the "
+                  "file",
+                  file, tensor->name);
+        return CLI_FAILURE;
+    }
+    if (strlen(value) > GMSFS_VALUE_MAX) {
         cli_error("%s: tensor '%s': its description takes more than %u bytes", file, tensor->name,
                   GMSFS_VALUE_MAX);
         return CLI_FAILURE;
@@ -31,38 +39,38 @@ static int load_check_tensor(const struct load *load, size_t index)
 }
 
 /* Key-values of a GGUF file. */
-static int load_check_entry(const struct load *load, const struct model_entry *entry)
+static int load_check_entry(const struct model *model, const struct model_entry *entry)
 {
     char name[KEY_NAME_BYTES];
 
     if (key_name_encode(entry->key, name) != 0)
         cli_error("%s: key '%.300s': a store takes names of 1 to %u bytes (/ and %% count as "
                   "three); rename it in the file",
-                  load->model->files[0].path, entry->key, GMSFS_NAME_MAX);
+                  model->files[0].path, entry->key, GMSFS_NAME_MAX);
     else if (entry->size_bytes > GMSFS_VALUE_MAX)
-        cli_error("%s: key '%s' takes %zu bytes; a store takes %u", load->model->files[0].path,
+        cli_error("%s: key '%s' takes %zu bytes; a store takes %u", model->files[0].path,
                   entry->key, entry->size_bytes, GMSFS_VALUE_MAX);
     else
         return CLI_OK;
     return CLI_FAILURE;
 }
 
-static int load_describe(struct load *load)
+static int load_describe(const struct model *model, char ***values)
 {
-    size_t count = load->model->tensor_count;
+    size_t count = model->tensor_count;
     int status = CLI_OK;
 
-    load->values = calloc(count ? count : 1, sizeof(*load->values));
-    if (!load->values || safetensors_metadata_json(load->model, &load->metadata) != 0)
+    *values = calloc(count ? count : 1, sizeof(**values));
+    if (!*values)
         return cli_out_of_memory();
     for (size_t i = 0; status == CLI_OK && i < count; i++) {
-        load->values[i] = safetensors_value_json(&load->model->tensors[i]);
-        if (!load->values[i])
+        (*values)[i] = safetensors_value_json(&model->tensors[i]);
+        if (!(*values)[i])
             return cli_out_of_memory();
-        status = load_check_tensor(load, i);
+        status = load_check_tensor(model, i, (*values)[i]);
     }
-    for (size_t i = 0; status == CLI_OK && i < load->model->entry_count; i++)
-        status = load_check_entry(load, &load->model->entries[i]);
+    for (size_t i = 0; status == CLI_OK && i < model->entry_count; i++)
+        status = load_check_entry(model, &model->entries[i]);
     return status;
 }
 
@@ -125,14 +133,26 @@ int load_check_parts(const char *const *files, size_t count)
     return model_check_parts(files, count, &failure) == 0 ? CLI_OK : cli_failure(&failure);
 }
 
-int load_plan(struct load *load)
+static int load_open_tensors(struct load *load)
 {
     struct failure failure;
-    int status;
 
-    if (model_open(load->source, load->files, load->file_count, &load->model, &failure) != 0)
-        return cli_failure(&failure);
-    status = load_describe(load);
+    return model_open(load->source, load->files, load->file_count, &load->model, &failure) == 0
+               ? CLI_OK
+               : cli_failure(&failure);
+}
+
+int load_plan(struct load *load)
+{
+    int status = load->keeps_files ? load_open_files(load) : load_open_tensors(load);
+    const struct model *described = load->keeps_files ? load->bound : load->model;
+
+    if (status == CLI_OK && described && safetensors_metadata_json(described, &load->metadata) != 0)
+        status = cli_out_of_memory();
+    if (status == CLI_OK)
+        status = load_describe(load->model, &load->values);
+    if (status == CLI_OK && load->bound)
+        status = load_describe(load->bound, &load->bound_values);
     return status == CLI_OK ? load_sort(load) : status;
 }
 
@@ -141,6 +161,7 @@ void load_plan_free(struct load *load)
     for (size_t i = 0; load->values && i < load->model->tensor_count; i++)
         free(load->values[i]);
     free(load->values);
+    load_free_files(load);
     free(load->metadata);
     free(load->order);
     pack_free(&load->plan);

@@ -54,7 +54,7 @@ int load_check_space(struct load *load)
         store_explain(load->store, "look at it", error);
         return CLI_FAILURE;
     }
-    status = load_pack(load, info.memory);
+    status = load->keeps_files ? load_pack_files(load) : load_pack(load, info.memory);
     if (status != CLI_OK)
         return status;
     load_count_needed(load, info.granularity_bytes);
@@ -98,20 +98,38 @@ int load_clear(struct load *load)
 
 /* ---- metadata ------------------------------------------------------------------------------ */
 
-static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
+/* The model whose entries the store has; NULL: none. */
+static const struct model *load_get_described(const struct load *load)
 {
-    const struct model *model = load->model;
-    size_t count = model->tensor_count, culprit = SIZE_MAX;
-    int error;
+    return load->keeps_files ? load->bound : load->model;
+}
 
-    for (size_t i = 0; i < count; i++)
+/* The entries of what was copied. */
+static size_t load_bind_copied(const struct load *load, struct gmsfs_metadata *entries)
+{
+    for (size_t i = 0; i < load->model->tensor_count; i++) {
+        const struct pack_place *place = &load->plan.places[i];
+        bool is_bound = place->allocation != LOAD_NO_ALLOCATION;
+
         entries[i] = (struct gmsfs_metadata){
-            .key = model->tensors[i].name,
+            .key = load->model->tensors[i].name,
             .value = load->values[i],
             .value_bytes = strlen(load->values[i]),
-            .slot = load->slots[load->plan.places[i].allocation],
-            .offset = load->plan.places[i].offset_bytes,
+            .slot = is_bound ? load->slots[place->allocation] : GMSFS_SLOT_NONE,
+            .offset = place->offset_bytes,
         };
+    }
+    return load->model->tensor_count;
+}
+
+static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
+{
+    const struct model *model = load_get_described(load);
+    size_t count = load_bind_copied(load, entries), culprit = SIZE_MAX;
+    int error;
+
+    if (load->bound)
+        count += load_bind_tensors(load, entries + count);
     if (load->metadata)
         entries[count++] = (struct gmsfs_metadata){
             .key = SAFETENSORS_METADATA_KEY,
@@ -119,7 +137,7 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
             .value_bytes = strlen(load->metadata),
             .slot = GMSFS_SLOT_NONE,
         };
-    for (size_t i = 0; i < model->entry_count; i++)
+    for (size_t i = 0; model && i < model->entry_count; i++)
         entries[count++] = (struct gmsfs_metadata){
             .key = model->entries[i].key,
             .value = model->entries[i].bytes,
@@ -137,7 +155,9 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
 
 int load_put_metadata(struct load *load)
 {
-    size_t room = load->model->tensor_count + load->model->entry_count + 1;
+    const struct model *model = load_get_described(load);
+    size_t room = load->model->tensor_count + 1 + (model ? model->entry_count : 0) +
+                  (load->bound ? load->bound->tensor_count : 0);
     SCOPED_FREE struct gmsfs_metadata *entries = calloc(room, sizeof(*entries));
 
     if (!entries)
@@ -177,9 +197,14 @@ const char *load_abort_store(struct load *load)
 
 void load_print_store(const struct load *load)
 {
-    ui_line(stdout, "committed %s: %zu tensors in %" PRIu32 " allocations, generation %" PRIu64,
-            load->store, load->model->tensor_count - load->model->value_count,
-            load->plan.allocation_count, load->generation);
+    const struct model *model = load_get_described(load);
+    size_t tensors = model ? model->tensor_count - model->value_count : 0;
+    char files[32] = "";
+
+    if (load->keeps_files)
+        snprintf(files, sizeof(files), "%zu files with ", load->model->file_count);
+    ui_line(stdout, "committed %s: %s%zu tensors in %" PRIu32 " allocations, generation %" PRIu64,
+            load->store, files, tensors, load->plan.allocation_count, load->generation);
 }
 
 static double load_seconds(uint64_t from_ms, uint64_t to_ms)

@@ -41,13 +41,16 @@ int store_source_check(const char *store, gmsfs_t *handle, const struct source *
 
 int store_source_explain(const char *path, const char *tensor, int error, const char *why)
 {
-    if (*why)
-        cli_error("%s: tensor '%s': cannot read: %s", path, tensor, why);
-    else if (error == -ENODATA)
-        cli_error("%s: tensor '%s': the file became shorter while it was read", path, tensor);
+    const char *before = tensor ? "tensor '" : "", *behind = tensor ? "': " : "";
+
+    tensor = tensor ? tensor : "";
+    if (!*why && error == -ENODATA)
+        cli_error("%s: %s%s%sthe file became shorter while it was read", path, before, tensor,
+                  behind);
     else
-        cli_error("%s: tensor '%s': cannot read: %s%s", path, tensor, failure_reason(error),
-                  error == -EIO ? "; check the disk" : "");
+        cli_error("%s: %s%s%scannot read: %s%s", path, before, tensor, behind,
+                  *why ? why : failure_reason(error),
+                  !*why && error == -EIO ? "; check the disk" : "");
     return CLI_FAILURE;
 }
 

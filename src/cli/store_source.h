@@ -20,8 +20,8 @@
 int store_source_check(const char *store, gmsfs_t *handle, const struct source *source, size_t file,
                        const char *shown);
 
-/* Prints why a tensor's bytes cannot be read: `why` in the words of the source; "": by the error.
- * CLI_FAILURE. */
+/* Prints why bytes of a file cannot be read: `why` in the words of the source; "": by the error.
+ * tensor: NULL: of the whole file. CLI_FAILURE. */
 int store_source_explain(const char *path, const char *tensor, int error, const char *why);
 
 /* True if a directory lies in a gmsfs mount, or would once it is made. */

@@ -144,7 +144,7 @@ static int refuse_sets(struct source *source, const char *directory, const struc
                                 "finished%s: fetch the model again",
                                 found, unfinished);
     part_set_pattern(whole.parts, pattern);
-    return safetensors_fail(failure, -EINVAL, directory, NULL,
+    return safetensors_fail(failure, -ENOTUNIQ, directory, NULL,
                             "has more than one model: %s; name all files of one instead of the "
                             "directory, as in '%.300s/%.250s'",
                             found, directory, pattern);

@@ -7,6 +7,7 @@
  *   open               opens a model from a user's places: files, an index, a directory
  *   safetensors        a fully validated model from its files; its metadata for a store
  *   long_value         values too long for an entry, kept in an allocation
+ *   files              files that a store keeps byte for byte
  *   gguf               data of a GGUF file beside its tensors, into a store and back
  *   safetensors_write  makes the header of a file from the values in a store
  *   tensor_value       parses the metadata value of a tensor, by any writer
@@ -18,6 +19,7 @@
 #ifndef GMSFS_MODEL_MODEL_H
 #define GMSFS_MODEL_MODEL_H
 
+#include "model/files.h"
 #include "model/gguf.h"
 #include "model/long_value.h"
 #include "model/open.h"

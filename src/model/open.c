@@ -43,8 +43,8 @@ static int open_gguf(struct source *source, const size_t *files, size_t count, s
     return error;
 }
 
-static int open_files(struct source *source, const size_t *files, size_t count,
-                      struct model **model, struct failure *failure)
+int model_open_added(struct source *source, const size_t *files, size_t count, struct model **model,
+                     struct failure *failure)
 {
     size_t gguf = 0;
 
@@ -69,7 +69,7 @@ int model_open(struct source *source, const char *const *places, size_t count, s
         error = model_find(source, places[0], &files, &count, failure);
     else
         error = safetensors_add_places(source, places, count, &files, failure);
-    return error ? error : open_files(source, files, count, model, failure);
+    return error ? error : model_open_added(source, files, count, model, failure);
 }
 
 /* ---- parts among a user's places --------------------------------------------------------------

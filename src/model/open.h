@@ -30,7 +30,8 @@ int model_check_parts(const char *const *places, size_t count, struct failure *f
 /*
  * Finds the files of the model in a tree, and adds them to the source: its index alone, its file,
  * or all of its parts in order. Of several models it takes only one that is called "model". The
- * caller frees the list. -ENOENT: there is none; -EINVAL: several models, or missing parts.
+ * caller frees the list. -ENOENT: there is none; -ENOTUNIQ: several models; -EINVAL:
+ * missing parts.
  */
 int model_find(struct source *source, const char *tree, size_t **files, size_t *count,
                struct failure *failure);

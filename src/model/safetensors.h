@@ -19,6 +19,7 @@
 #include "base/failure.h"
 #include "source/source.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -72,6 +73,8 @@ struct model_tensor {
     uint64_t size_bytes;                    /* 0 if a dimension is 0 */
     char ggml_type[SAFETENSORS_GGML_BYTES]; /* in a GGUF file; "" otherwise */
     const char *long_format; /* of long_value.h if this is no tensor but a long value; else NULL */
+    bool is_file;            /* this is no tensor but a file that a store keeps whole (files.h) */
+    int64_t mtime_ns;        /* of such a file, as in base/file_entry.h */
 };
 
 /* An entry without memory. */
@@ -145,7 +148,8 @@ uint32_t safetensors_torch_shape(const struct model_tensor *tensor, uint64_t *sh
  * Makes the metadata value of a tensor, NUL-terminated, which the caller frees; NULL: out of
  * memory:
  * {"dtype":"torch.bfloat16","shape":[2,3],"stride":[3,1],"tensor_type":"parameter"}
- * For a tensor of a GGUF file it also has "ggml_type"; for a long value only its length.
+ * For a tensor of a GGUF file it also has "ggml_type"; for a long value or a file only its length,
+ * and the time of the file.
  */
 char *safetensors_value_json(const struct model_tensor *tensor);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element types, sizes and strides, and the description of a tensor for torch. */
+#include "base/file_entry.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -128,6 +130,15 @@ static char *put_numbers(char *at, const char *name, const uint64_t *numbers, ui
     return at;
 }
 
+static char *file_value_json(const struct model_tensor *file)
+{
+    const struct file_entry entry = {.size_bytes = file->size_bytes, .mtime_ns = file->mtime_ns};
+    char value[FILE_ENTRY_VALUE_BYTES];
+
+    file_entry_format(&entry, value);
+    return strdup(value);
+}
+
 char *safetensors_value_json(const struct model_tensor *tensor)
 {
     uint64_t shape[SAFETENSORS_MAX_DIMENSIONS];
@@ -135,6 +146,8 @@ char *safetensors_value_json(const struct model_tensor *tensor)
     uint32_t ndim = safetensors_torch_shape(tensor, shape);
     char text[VALUE_WORDS_BYTES + 2 * SAFETENSORS_MAX_DIMENSIONS * NUMBER_BYTES], *at = text;
 
+    if (tensor->is_file)
+        return file_value_json(tensor);
     if (tensor->long_format != NULL)
         return long_value_json(tensor->long_format, tensor->size_bytes);
     safetensors_stride(shape, ndim, stride);

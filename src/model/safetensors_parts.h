@@ -30,6 +30,10 @@ int safetensors_add_places(struct source *source, const char *const *places, siz
 int safetensors_open_added(struct source *source, const size_t *files, size_t count,
                            struct model **model, struct failure *failure);
 
+/* As model_open, for files of the source. */
+int model_open_added(struct source *source, const size_t *files, size_t count, struct model **model,
+                     struct failure *failure);
+
 /* Reads exactly size_bytes at offset_bytes of a file of the source into a new buffer, which the
  * caller frees. */
 int safetensors_read(struct source *source, size_t file, uint64_t offset_bytes, size_t size_bytes,

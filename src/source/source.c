@@ -340,6 +340,17 @@ const struct source_file *source_get(const struct source *source, size_t file)
     return &source->items[file]->file;
 }
 
+bool source_is_same(const struct source *source, size_t file, size_t other)
+{
+    const struct source_item *a = source->items[file], *b = source->items[other];
+
+    if (a->backend != b->backend || a->backend == &source_memory)
+        return file == other;
+    if (a->backend == &source_files)
+        return strcmp(a->file.identity, b->file.identity) == 0;
+    return strcmp(a->file.shown, b->file.shown) == 0;
+}
+
 bool source_find_store(const struct source *source, size_t file, uint8_t store_id[16])
 {
     const struct source_item *item = source->items[file];

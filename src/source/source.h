@@ -60,7 +60,8 @@ struct source_file {
     const char *shown;   /* for messages: DIR/NAME or a URL, never with credentials */
     uint64_t size_bytes; /* final: a read never returns bytes of a file of another size */
     int64_t mtime_ns;    /* 0: unknown */
-    char *identity;      /* what a range must match, such as an ETag; owned; NULL: none */
+    char *identity;      /* what a range must match, such as an ETag; of a path device and inode;
+                          * owned; NULL: none */
     struct source_sum sum;
 };
 
@@ -134,6 +135,9 @@ int source_add_bytes(struct source *source, size_t shown_as, uint8_t *bytes, siz
 
 /* Valid until the source is closed. */
 const struct source_file *source_get(const struct source *source, size_t file);
+
+/* Returns true if two files that were added are the same file, perhaps by other names. */
+bool source_is_same(const struct source *source, size_t file, size_t other);
 
 /*
  * Finds the gmsfs store that a file lies in: a command that writes that store would wait for

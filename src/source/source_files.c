@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define CONTROL_SUFFIX ".aria2"
+#define S_TO_NS        INT64_C(1000000000)
 
 /* Of one step. Bytes that go through a buffer, or are summed, stay in the processor's cache. */
 #define SPLICED_BYTES ((size_t)256 << 10)
@@ -124,6 +126,28 @@ static struct files_file *make_file(const struct source_item *item)
     return NULL;
 }
 
+/* A time that cannot be counted is unknown. */
+static int64_t get_mtime(const struct stat *status)
+{
+    int64_t ns;
+
+    if (__builtin_mul_overflow((int64_t)status->st_mtim.tv_sec, S_TO_NS, &ns) ||
+        __builtin_add_overflow(ns, (int64_t)status->st_mtim.tv_nsec, &ns))
+        return 0;
+    return ns;
+}
+
+static int describe(struct source_file *file, const struct stat *status, struct failure *failure)
+{
+    file->size_bytes = (uint64_t)status->st_size;
+    file->mtime_ns = get_mtime(status);
+    if (asprintf(&file->identity, "%ju:%ju", (uintmax_t)status->st_dev,
+                 (uintmax_t)status->st_ino) >= 0)
+        return 0;
+    file->identity = NULL;
+    return failure_no_memory(failure);
+}
+
 static int files_add(void *state, struct source_item *item, struct failure *failure)
 {
     struct files_file *file = make_file(item);
@@ -136,14 +160,14 @@ static int files_add(void *state, struct source_item *item, struct failure *fail
     file->fd = open(file->path, file->flags);
     error = file->fd < 0 ? fail_open(file->path, -errno, failure)
                          : check_status(file, &status, failure);
+    if (!error)
+        error = describe(&item->file, &status, failure);
     if (error) {
         drop_file(file);
         return error;
     }
     if (item->flags & SOURCE_IN_TURN)
         file_close_fd(&file->fd);
-    item->file.size_bytes = (uint64_t)status.st_size;
-    item->file.mtime_ns = status.st_mtim.tv_sec * INT64_C(1000000000) + status.st_mtim.tv_nsec;
     item->own = file;
     return 0;
 }
