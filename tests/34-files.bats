@@ -224,6 +224,22 @@ load_directory() {
     assert_eq "$(stat -c %.Y "$M/again/files/config.json")" 981173106.123456789
 }
 
+@test "verify compares the files of a store with those of a directory" {
+    load_directory
+    cli verify "$W" "$D"
+    assert_match "$output" 'verified .* 16 files'
+    rm "$D/onnx/a/1.bin"
+    cli verify "$W" "$D"
+    assert_match "$output" '1 more files of the store are not among these'
+    printf z | dd of="$D/onnx/a/4097.bin" bs=1 seek=4096 conv=notrunc status=none
+    truncate -s 5 "$D/config.json"
+    echo new >"$D/new"
+    cli -1 verify "$W" "$D"
+    assert_match "$output" "'onnx/a/4097.bin' .* byte 4096 of 4097 is the first that differs"
+    assert_match "$output" "'config.json' .* another size"
+    assert_match "$output" "'new' .* not in the store"
+}
+
 @test "files are refused by name, before the lock" {
     local path
     make_directory

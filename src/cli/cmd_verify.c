@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs verify - the bytes in a store against the files that they came from */
 #include "base/failure.h"
+#include "base/file_entry.h"
 #include "base/scope.h"
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
+#include "cli/store_file.h"
 #include "cli/store_memory.h"
 #include "cli/store_source.h"
 #include "cli/ui.h"
+#include "model/files.h"
 #include "model/open.h"
 #include "model/safetensors.h"
 #include "mover/work.h"
@@ -31,7 +34,8 @@ static const char usage[] =
     "Holds the reader's lock and compares every tensor of the files with the store: its\n"
     "description and all its bytes. Names each difference; tensors of the store that are in none "
     "of\n"
-    "the files are counted and allowed.\n";
+    "the files are counted and allowed. Where the store keeps files (load --files), these are\n"
+    "compared, byte for byte.\n";
 
 static const char ending[] =
     "Exit status: 0 all is equal; 1 something differs, or failure; 2 usage; 3 the lock was not\n"
@@ -52,6 +56,7 @@ struct verify {
     uint64_t threads; /* 0: as many as are best */
     enum direct_use direct;
     bool quiet;
+    bool has_files; /* the store keeps files, and the model is the files to compare with */
 
     struct source *source;
     struct model *model;
@@ -83,9 +88,34 @@ struct verify_piece {
 static void verify_say(struct verify *verify, const struct model_tensor *tensor,
                        const char *problem)
 {
-    cli_error("%s: %s'%s' of %s: %s", verify->store, tensor->long_format ? "" : "tensor ",
-              tensor->name, verify->model->files[tensor->file].path, problem);
+    const char *sort = tensor->is_file ? "file " : tensor->long_format ? "" : "tensor ";
+
+    cli_error("%s: %s'%s' of %s: %s", verify->store, sort,
+              tensor->is_file ? files_path(tensor) : tensor->name,
+              verify->model->files[tensor->file].path, problem);
     verify->bad++;
+}
+
+/* Returns true if the store has this value; of a file, whose time is no part of its bytes, the
+ * size. */
+static bool verify_value(const struct model_tensor *tensor, const char *value,
+                         const struct gmsfs_layout_entry *entry)
+{
+    struct file_entry file;
+
+    if (tensor->is_file)
+        return file_entry_parse(entry->value, entry->value_bytes, &file) == 0 &&
+               file.size_bytes == tensor->size_bytes;
+    return entry->value_bytes == strlen(value) &&
+           memcmp(entry->value, value, entry->value_bytes) == 0;
+}
+
+static const char *verify_name_difference(const struct model_tensor *tensor)
+{
+    if (tensor->is_file)
+        return "the store has it with another size";
+    return tensor->long_format ? "the store has another value"
+                               : "the store has another dtype or shape ('gmsfs ls' shows it)";
 }
 
 /* -ENOMEM; else 0, and the tensor is ready to be compared or was found bad. */
@@ -101,12 +131,10 @@ static int verify_prepare_tensor(struct verify *verify, size_t index)
     atomic_store(&verify->tensors[index].first_bad, VERIFY_SAME);
     if (!entry)
         verify_say(verify, tensor, "not in the store");
-    else if (entry->value_bytes != strlen(value) ||
-             memcmp(entry->value, value, entry->value_bytes) != 0)
-        verify_say(verify, tensor,
-                   tensor->long_format ? "the store has another value"
-                                       : "the store has another dtype or shape ('gmsfs ls' shows "
-                                         "it)");
+    else if (!verify_value(tensor, value, entry))
+        verify_say(verify, tensor, verify_name_difference(tensor));
+    else if (tensor->is_file && tensor->size_bytes == 0)
+        return 0;
     else if (entry->rank >= verify->reader.mapping_count)
         verify_say(verify, tensor, "bound to no allocation");
     else {
@@ -265,8 +293,9 @@ static int verify_explain_work(const struct verify *verify, int error)
     if (store_explain_staging(verify->reader.staging))
         return CLI_FAILURE;
     if (failed)
-        return store_source_explain(verify->model->files[failed->file].path, failed->name,
-                                    verify->failed_error, verify->failed_why.text);
+        return store_source_explain(verify->model->files[failed->file].path,
+                                    failed->is_file ? NULL : failed->name, verify->failed_error,
+                                    verify->failed_why.text);
     cli_error("cannot compare: %s", failure_thread_reason(error));
     return CLI_FAILURE;
 }
@@ -317,9 +346,14 @@ static size_t verify_count_more(const struct verify *verify)
 {
     size_t more = 0;
 
-    for (size_t i = 0; i < verify->reader.layout->entry_count; i++)
-        more += verify->reader.layout->entries[i].rank != GMSFS_SLOT_NONE &&
-                !safetensors_find(verify->model, verify->reader.layout->entries[i].key);
+    for (size_t i = 0; i < verify->reader.layout->entry_count; i++) {
+        const struct gmsfs_layout_entry *entry = &verify->reader.layout->entries[i];
+        bool counts = verify->has_files
+                          ? strncmp(entry->key, FILE_ENTRY_PREFIX, FILE_ENTRY_PREFIX_BYTES) == 0
+                          : entry->rank != GMSFS_SLOT_NONE;
+
+        more += counts && !safetensors_find(verify->model, entry->key);
+    }
     return more;
 }
 
@@ -327,6 +361,7 @@ static int verify_print_result(const struct verify *verify, uint64_t passed_ms)
 {
     char size[SIZE_TEXT_BYTES];
     size_t more = verify_count_more(verify);
+    const char *sort = verify->has_files ? "files" : "tensors";
 
     if (verify->bad) {
         cli_error("%s: %zu differences from the files", verify->store, verify->bad);
@@ -334,12 +369,13 @@ static int verify_print_result(const struct verify *verify, uint64_t passed_ms)
     }
     if (verify->quiet)
         return CLI_OK;
-    ui_line(stdout, "verified %s: %zu tensors, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s",
-            verify->store, verify->model->tensor_count - verify->model->value_count,
+    ui_line(stdout, "verified %s: %zu %s, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s",
+            verify->store, verify->model->tensor_count - verify->model->value_count, sort,
             verify->model->tensor_bytes, size_format(verify->model->tensor_bytes, size),
             (double)passed_ms / MS_PER_S, progress_rate(verify->model->tensor_bytes, passed_ms));
     if (more)
-        printf("%zu more tensors of the store are in none of the files\n", more);
+        printf("%zu more %s of the store are %s\n", more, sort,
+               verify->has_files ? "not among these" : "in none of the files");
     return CLI_OK;
 }
 
@@ -365,18 +401,29 @@ static int verify_compare(struct verify *verify)
     return status == CLI_OK ? verify_print_result(verify, cli_now_ms() - start_ms) : status;
 }
 
-static int verify_do(struct verify *verify)
+/* Opens what the store is compared with, before the lock is taken. */
+static int verify_open(struct verify *verify)
 {
+    SCOPED_FREE char *kept = store_file_path(verify->store, "files");
     struct failure failure;
-    int status = CLI_FAILURE;
+    int error;
 
     verify->source = source_open();
-    if (!verify->source)
+    if (!kept || !verify->source)
         return cli_out_of_memory();
-    if (model_open(verify->source, verify->files, verify->file_count, &verify->model, &failure) !=
-        0)
-        cli_failure(&failure);
-    else
+    verify->has_files = access(kept, F_OK) == 0;
+    error = verify->has_files ? files_open(verify->source, verify->files, verify->file_count,
+                                           &verify->model, &failure)
+                              : model_open(verify->source, verify->files, verify->file_count,
+                                           &verify->model, &failure);
+    return error ? cli_failure(&failure) : CLI_OK;
+}
+
+static int verify_do(struct verify *verify)
+{
+    int status = verify_open(verify);
+
+    if (status == CLI_OK)
         status = reader_open(&verify->reader, verify->store, verify->timeout_ms, verify->quiet);
     if (status == CLI_OK)
         status = verify_compare(verify);
