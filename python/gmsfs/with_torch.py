@@ -59,6 +59,7 @@ class Maker:
         self.wholes: Dict[int, Any] = {}  # storages of allocations, by rank
         self.kinds: Dict[str, Tuple[Any, Any, int]] = {}  # by name: see _find_kind
         self.first: Dict[Any, Any] = {}  # of each place the tensor that was made first
+        self.copied: Dict[Any, str] = {}  # of each place that was copied the first name
 
     def make(self, spec: Any) -> Any:
         name, dtype, shape, stride, rank, offset, nbytes = spec
@@ -66,22 +67,41 @@ class Maker:
         if whole is None:
             whole = self._open(rank)
         kind, empty, size = self.kinds.get(dtype) or self._find_kind(dtype, name, whole.device)
-        if offset % size:
-            raise BadMetadata(
-                self.store,
-                name,
-                f"it lies at offset {offset}, no multiple of the {size} bytes of its elements, and torch "
-                "takes none such; load it anew with 'gmsfs load', or use NumPy",
-            )
         place = (rank, offset, nbytes)
         twin = self.first.get(place)
         if twin is None:
             part = _part(whole, slice(offset, offset + nbytes))
+            if offset % size:
+                part = self._copy(name, place, part, size)
             twin = self.first[place] = empty(0).set_(part, 0, shape, stride)
             return twin
         if (twin.dtype, twin.shape, twin.stride()) == (kind, shape, stride):
             return twin.detach()  # one count of changes, too, which autograd looks at
         return empty(0).set_(_storage(twin), 0, shape, stride)
+
+    def _copy(self, name: str, place: Any, part: Any, size: int) -> Any:
+        """torch needs an alignment that the bytes of a file may not give. A writer's bytes are not copied:
+        what it wrote to the copy would not be in the store."""
+        rank, offset, nbytes = place
+        if not self.buffers[rank].readonly:
+            raise BadMetadata(
+                self.store,
+                name,
+                f"it lies at offset {offset}, no multiple of the {size} bytes of its elements, and torch "
+                "takes none such for writing; load it anew with 'gmsfs load', or use NumPy",
+            )
+        self.copied[place] = name
+        return part.clone()
+
+    def tell_copied(self) -> None:
+        if self.copied:
+            count, nbytes = len(self.copied), sum(place[2] for place in self.copied)
+            warnings.warn(
+                f"{self.store}: tensors are copies of this process: {count}, {nbytes} bytes, the first is "
+                f"{next(iter(self.copied.values()))!r}; their files do not align them as torch needs "
+                "('gmsfs load' without --files does)",
+                stacklevel=4,
+            )
 
     def _open(self, rank: int) -> Any:
         whole = self.wholes[rank] = _storage(base(self.buffers[rank]))
@@ -103,13 +123,15 @@ class Maker:
 
 
 def tensors(store: str, buffers: Any, specs: Any) -> Any:
-    make = Maker(store, buffers).make
+    maker = Maker(store, buffers)
+    make = maker.make
     made = {}
     for spec in specs:
         try:
             made[spec[0]] = make(spec)
         except (RuntimeError, OverflowError, TypeError) as error:
             raise BadMetadata(store, spec.name, f"torch makes no tensor of it: {error}") from error
+    maker.tell_copied()
     return made
 
 

@@ -152,11 +152,21 @@ class Reading(StoreCase):
         with gmsfs.open(self.path) as store:
             self.assertEqual(read(store)["t"].stride(), (1, 4))
 
-    def test_an_offset_that_torch_does_not_take_is_refused(self):
-        self.commit_raw({"odd": (b'{"dtype":"torch.float64","shape":[3]}', 13)})
+    def test_a_reader_gets_a_copy_where_torch_does_not_take_the_offset(self):
+        self.commit_raw(
+            {
+                "odd": (b'{"dtype":"torch.float64","shape":[3]}', 13),
+                "twin": (b'{"dtype":"torch.float64","shape":[3]}', 13),
+                "even": (b'{"dtype":"torch.float64","shape":[3]}', 16),
+            }
+        )
         with gmsfs.open(self.path) as store:
-            with self.assertRaisesRegex(gmsfs.BadMetadata, "'odd': it lies at offset 13"):
-                read(store)
+            with self.assertWarnsRegex(UserWarning, "copies of this process: 1, 24 bytes, .*'odd'"):
+                tensors = read(store)
+            self.assertEqual(bytes_of(tensors["odd"]), bytes(store.views()["odd"]))
+            self.assertEqual(tensors["odd"].data_ptr() % 8, 0)
+            self.assertEqual(tensors["odd"].data_ptr(), tensors["twin"].data_ptr())
+            self.assertEqual(store.tensors("numpy", ["odd"])["odd"].shape, (3,))
 
 
 class Publishing(StoreCase):
