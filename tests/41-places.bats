@@ -40,6 +40,20 @@ sum_of() { # STORE
     cli verify --threads 1 "$M/path" "test://$(echo "$MODEL"/*.index.json)"
 }
 
+@test "all files of another place are kept byte for byte" {
+    start_mount size=64M
+    make_model 4M 2
+    mkdir "$MODEL/sub"
+    echo "{}" >"$MODEL/sub/config.json"
+    : >"$MODEL/empty"
+    cli load --files "$M/kept" "test://$MODEL"
+    diff -r "$MODEL" "$M/kept/files"
+    cli verify "$M/kept" "test://$MODEL"
+    cli -1 load --files "$M/new" "test://$MODEL?fail=1000000"
+    assert_match "$output" "test://$MODEL/[^ ]+: cannot read: the server answered 503"
+    [[ ! -e $M/new ]] || fail "the store is still there"
+}
+
 @test "a place that fails in the middle is named with its words, and the store is as it was" {
     start_mount size=128M
     make_model 8M 1
