@@ -135,7 +135,7 @@ static void test_drop(void *state, struct source_item *item)
 /* Waits so long, or until it is cancelled. */
 static int wait_for(struct test_state *state, uint64_t ms)
 {
-    struct timespec until = clock_after_ms(CLOCK_REALTIME, ms);
+    struct timespec until = clock_after_ms(CLOCK_REALTIME, (unsigned)ms);
     bool is_cancelled;
     int error = 0;
 
