@@ -16,6 +16,8 @@
 #define MS_PER_S      1000u
 #define S_PER_MINUTE  60u
 #define BYTES_PER_GB  1e9
+#define MB_PER_GB     1e3
+#define LEAST_GB_RATE 0.1
 
 double progress_rate(uint64_t bytes, uint64_t passed_ms)
 {
@@ -36,19 +38,30 @@ static void progress_format_left(char *text, size_t room, uint64_t done, uint64_
              left_s % S_PER_MINUTE);
 }
 
+/* In MB/s where GB/s would be nearly 0: from a place that is far. */
+static void progress_format_rate(char *text, size_t room, uint64_t done, uint64_t passed_ms)
+{
+    double rate = progress_rate(done, passed_ms);
+
+    if (rate > 0 && rate < LEAST_GB_RATE)
+        snprintf(text, room, "%.1f MB/s", rate * MB_PER_GB);
+    else
+        snprintf(text, room, "%.2f GB/s", rate);
+}
+
 void progress_format(char text[PROGRESS_TEXT_BYTES], const char *verb, uint64_t done_bytes,
                      uint64_t whole_bytes, uint64_t passed_ms, unsigned width)
 {
     char done[SIZE_TEXT_BYTES], whole[SIZE_TEXT_BYTES], left[32], bar[BAR_MAX_WIDTH + 1] = "";
-    char numbers[PROGRESS_TEXT_BYTES / 2];
+    char numbers[PROGRESS_TEXT_BYTES / 2], rate[32];
     unsigned used, bar_width;
 
     size_format(done_bytes, done);
     size_format(whole_bytes, whole);
     progress_format_left(left, sizeof(left), done_bytes, whole_bytes, passed_ms);
-    snprintf(numbers, sizeof(numbers), "%3u%%  %s of %s  %.2f GB/s%s",
-             ui_percent(done_bytes, whole_bytes), done, whole, progress_rate(done_bytes, passed_ms),
-             left);
+    progress_format_rate(rate, sizeof(rate), done_bytes, passed_ms);
+    snprintf(numbers, sizeof(numbers), "%3u%%  %s of %s  %s%s", ui_percent(done_bytes, whole_bytes),
+             done, whole, rate, left);
     used = (unsigned)(strlen(verb) + strlen(numbers) + sizeof("    "));
     bar_width = width > used ? width - used : 0;
     if (bar_width > BAR_MAX_WIDTH)

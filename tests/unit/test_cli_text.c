@@ -159,6 +159,8 @@ TAP_TEST(progress_fits_the_terminal_and_has_no_bar_without_one)
     }
     progress_format(text, "copying", 0, 0, 0, 0);
     check_str(text, "copying    0%  0 B of 0 B  0.00 GB/s");
+    progress_format(text, "copying", 10 * MIB, 100 * MIB, 4000, 0);
+    check_str(text, "copying   10%  10.0 MiB of 100.0 MiB  2.6 MB/s  0:36 left");
 }
 
 TAP_TEST(keys_are_encoded_as_the_mount_does)
