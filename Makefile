@@ -93,10 +93,12 @@ WARNINGS += -Werror
 endif
 
 # Asked once, and only when something is compiled or linked: `make help` needs no packages.
+# libcurl is opened at run time: only its headers are used.
 PKGS       := fuse3 libxxhash jansson libnghttp2
+HEADERS_OF := libcurl
 MSGPACK     = $(eval MSGPACK := $$(shell $(PKG_CONFIG) --exists msgpack-c && echo msgpack-c \
 	|| echo msgpack))$(MSGPACK)
-PKG_CFLAGS  = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) $(MSGPACK)))$(PKG_CFLAGS)
+PKG_CFLAGS  = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) $(HEADERS_OF) $(MSGPACK)))$(PKG_CFLAGS)
 PKG_LIBS    = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PKGS) $(MSGPACK)))$(PKG_LIBS)
 
 ALL_CPPFLAGS = -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DGMSFS_VERSION='"$(VERSION)"' \
@@ -159,7 +161,7 @@ tests: bats-needs units benches
 # Says what is missing before the compiler does, and never installs by itself.
 $(O)/.packages:
 	$(Q)mkdir -p $(@D)
-	$(Q)missing=; for p in $(PKGS) $(MSGPACK); do \
+	$(Q)missing=; for p in $(PKGS) $(HEADERS_OF) $(MSGPACK); do \
 		$(PKG_CONFIG) --exists $$p || missing="$$missing $$p"; done; \
 	if [ -n "$$missing" ]; then \
 		echo "make: pkg-config does not find:$$missing; run scripts/deps" >&2; exit 1; fi

@@ -67,6 +67,7 @@ refused() { # REASON PATH INCLUDE...
     allowed src/mover/work.c '"mover/sink.h"' '"work.h"' '"base/thread.h"' '"gmsfs.h"'
     allowed src/mover/work.c '"source/source.h"'
     allowed src/source/source.c '"source/source_backend.h"' '"gmsfs_abi.h"' '<sys/stat.h>'
+    allowed src/source/http.c '"source/http.h"' '<curl/curl.h>'
     allowed src/model/pack.c '"model/pack.h"' '"source/source.h"' '<jansson.h>'
     allowed src/image/image.c '"mover/mover.h"' '"mover/work.h"' '"meta/layout.h"' '"gmsfs.h"'
     allowed src/cli/main.c '"mover/work.h"' '"model/model.h"' '"model/pack.h"' '"image/image.h"' '"daemon/daemon.h"' '"vmm/backends.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'

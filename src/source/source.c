@@ -21,7 +21,8 @@ static const struct source_kind {
     const char *scheme;                   /* NULL: paths */
     const struct source_backend *backend; /* NULL: not in this build */
 } kinds[] = {
-    {NULL, &source_files},  {"http", NULL}, {"https", NULL}, {"s3", NULL}, {"hf", NULL},
+    {NULL, &source_files},  {"http", &source_http}, {"https", &source_http},
+    {"s3", NULL},           {"hf", NULL},
 #ifdef GMSFS_TEST_HOOKS
     {"test", &source_test},
 #endif

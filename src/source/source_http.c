@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* http:// and https://: single files of a server, which cannot be listed. */
+#include "source/source_remote.h"
+
+#include "source/url.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int web_add(void *state, struct source_item *item, struct failure *failure)
+{
+    char *url = item->name ? url_join(item->place, item->name) : strdup(item->place);
+    int error = url ? remote_add(state, item, url, NULL, NULL, failure)
+                    : source_fail(failure, -ENOMEM, item->file.shown, "out of memory");
+
+    free(url);
+    return error;
+}
+
+const struct source_backend source_http = {
+    .open = remote_open,
+    .close = remote_close,
+    .add = web_add,
+    .drop = remote_drop,
+    .read = remote_read,
+    .copy = remote_copy,
+    .cancel = remote_cancel,
+    .threads = remote_threads,
+};

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/source_remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct remote_file {
+    struct http_file file;
+    char *url;
+};
+
+int remote_open(void **state, struct failure *failure)
+{
+    struct http *http;
+    int error = http_open(&http, failure);
+
+    if (error == 0)
+        *state = http;
+    return error;
+}
+
+void remote_close(void *state)
+{
+    http_close(state);
+}
+
+void remote_cancel(void *state)
+{
+    http_cancel(state);
+}
+
+unsigned remote_threads(void *state)
+{
+    (void)state;
+    return REMOTE_THREADS;
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static void drop_file(struct remote_file *own)
+{
+    if (own) {
+        http_file_free(&own->file);
+        free(own->url);
+    }
+    free(own);
+}
+
+static int describe(struct source_item *item, const struct remote_file *own)
+{
+    const char *identity = own->file.etag ? own->file.etag : own->file.modified;
+
+    item->file.size_bytes = own->file.size_bytes;
+    item->file.mtime_ns = own->file.mtime_ns;
+    item->file.identity = identity ? strdup(identity) : NULL;
+    return identity && !item->file.identity ? -ENOMEM : 0;
+}
+
+int remote_add(struct http *http, struct source_item *item, const char *url,
+               const struct http_auth *auth, struct http_reply *reply, struct failure *failure)
+{
+    struct remote_file *own = calloc(1, sizeof(*own));
+    struct failure why;
+    int error = -ENOMEM;
+
+    failure_no_memory(&why);
+    if (own)
+        own->url = strdup(url);
+    if (own && own->url) {
+        const struct http_target target = {own->url, auth};
+
+        error = http_file_look(http, &target, &own->file, reply, &why);
+    }
+    if (error == 0)
+        error = describe(item, own);
+    item->own = own;
+    if (error == 0)
+        return 0;
+    drop_file(own);
+    return source_fail(failure, error, item->file.shown, "cannot read it: %s", why.text);
+}
+
+void remote_drop(void *state, struct source_item *item)
+{
+    (void)state;
+    drop_file(item->own);
+}
+
+/* ---- bytes ---------------------------------------------------------------------------------- */
+
+static int fill_room(void *context, const uint8_t *bytes, size_t size_bytes)
+{
+    uint8_t **room = context;
+
+    memcpy(*room, bytes, size_bytes);
+    *room += size_bytes;
+    return 0;
+}
+
+int remote_read(void *state, const struct source_item *item, uint64_t offset_bytes, void *bytes,
+                size_t size_bytes, struct failure *failure)
+{
+    struct remote_file *own = item->own;
+    uint8_t *room = bytes;
+
+    return http_file_copy(state, &own->file, offset_bytes, size_bytes, fill_room, &room, failure);
+}
+
+static int pass_on(void *context, const uint8_t *bytes, size_t size_bytes)
+{
+    struct source_receiver *receiver = context;
+    size_t step;
+    int error = 0;
+
+    for (; !error && size_bytes > 0; bytes += step, size_bytes -= step) {
+        step = receiver->left_bytes < size_bytes ? (size_t)receiver->left_bytes : size_bytes;
+        error = receiver->put(receiver, bytes, step);
+    }
+    return error;
+}
+
+int remote_copy(void *state, const struct source_item *item, uint64_t offset_bytes,
+                uint64_t size_bytes, struct source_receiver *receiver, struct failure *failure)
+{
+    struct remote_file *own = item->own;
+
+    return http_file_copy(state, &own->file, offset_bytes, size_bytes, pass_on, receiver, failure);
+}
