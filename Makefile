@@ -94,7 +94,7 @@ endif
 
 # Asked once, and only when something is compiled or linked: `make help` needs no packages.
 # libcurl is opened at run time: only its headers are used.
-PKGS       := fuse3 libxxhash jansson libnghttp2
+PKGS       := fuse3 libxxhash jansson libnghttp2 expat nettle
 HEADERS_OF := libcurl
 MSGPACK     = $(eval MSGPACK := $$(shell $(PKG_CONFIG) --exists msgpack-c && echo msgpack-c \
 	|| echo msgpack))$(MSGPACK)

@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int web_open(void **state, struct failure *failure)
+{
+    return remote_open(sizeof(struct remote), state, failure);
+}
+
 static int web_add(void *state, struct source_item *item, struct failure *failure)
 {
     char *url = item->name ? url_join(item->place, item->name) : strdup(item->place);
@@ -18,7 +23,7 @@ static int web_add(void *state, struct source_item *item, struct failure *failur
 }
 
 const struct source_backend source_http = {
-    .open = remote_open,
+    .open = web_open,
     .close = remote_close,
     .add = web_add,
     .drop = remote_drop,

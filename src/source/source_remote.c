@@ -3,36 +3,66 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct remote_file {
     struct http_file file;
     char *url;
 };
 
-int remote_open(void **state, struct failure *failure)
+int remote_open(size_t state_bytes, void **state, struct failure *failure)
 {
-    struct http *http;
-    int error = http_open(&http, failure);
+    struct remote *remote = calloc(1, state_bytes);
+    int error = remote ? http_open(&remote->http, failure) : failure_no_memory(failure);
 
-    if (error == 0)
-        *state = http;
+    if (error)
+        free(remote);
+    else
+        *state = remote;
     return error;
 }
 
 void remote_close(void *state)
 {
-    http_close(state);
+    struct remote *remote = state;
+
+    http_close(remote->http);
+    free(remote);
 }
 
 void remote_cancel(void *state)
 {
-    http_cancel(state);
+    struct remote *remote = state;
+
+    http_cancel(remote->http);
 }
 
 unsigned remote_threads(void *state)
 {
     (void)state;
     return REMOTE_THREADS;
+}
+
+bool remote_is_file_name(const char *name)
+{
+    static const char *const ends[] = {".safetensors", ".gguf", ".json", ".bin", ".txt", ".model"};
+    const size_t bytes = strlen(name);
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (bytes > strlen(ends[i]) && strcasecmp(name + bytes - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return false;
+}
+
+bool remote_is_hidden(const char *name)
+{
+    for (const char *part = name; part; part = strchr(part, '/'), part = part ? part + 1 : NULL) {
+        const size_t bytes = strcspn(part, "/");
+
+        if (part[0] == '.' && bytes > 1 && !(bytes == 2 && part[1] == '.'))
+            return true;
+    }
+    return false;
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */
@@ -56,7 +86,7 @@ static int describe(struct source_item *item, const struct remote_file *own)
     return identity && !item->file.identity ? -ENOMEM : 0;
 }
 
-int remote_add(struct http *http, struct source_item *item, const char *url,
+int remote_add(struct remote *remote, struct source_item *item, const char *url,
                const struct http_auth *auth, struct http_reply *reply, struct failure *failure)
 {
     struct remote_file *own = calloc(1, sizeof(*own));
@@ -69,7 +99,7 @@ int remote_add(struct http *http, struct source_item *item, const char *url,
     if (own && own->url) {
         const struct http_target target = {own->url, auth};
 
-        error = http_file_look(http, &target, &own->file, reply, &why);
+        error = http_file_look(remote->http, &target, &own->file, reply, &why);
     }
     if (error == 0)
         error = describe(item, own);
@@ -100,10 +130,12 @@ static int fill_room(void *context, const uint8_t *bytes, size_t size_bytes)
 int remote_read(void *state, const struct source_item *item, uint64_t offset_bytes, void *bytes,
                 size_t size_bytes, struct failure *failure)
 {
+    const struct remote *remote = state;
     struct remote_file *own = item->own;
     uint8_t *room = bytes;
 
-    return http_file_copy(state, &own->file, offset_bytes, size_bytes, fill_room, &room, failure);
+    return http_file_copy(remote->http, &own->file, offset_bytes, size_bytes, fill_room, &room,
+                          failure);
 }
 
 static int pass_on(void *context, const uint8_t *bytes, size_t size_bytes)
@@ -122,7 +154,9 @@ static int pass_on(void *context, const uint8_t *bytes, size_t size_bytes)
 int remote_copy(void *state, const struct source_item *item, uint64_t offset_bytes,
                 uint64_t size_bytes, struct source_receiver *receiver, struct failure *failure)
 {
+    const struct remote *remote = state;
     struct remote_file *own = item->own;
 
-    return http_file_copy(state, &own->file, offset_bytes, size_bytes, pass_on, receiver, failure);
+    return http_file_copy(remote->http, &own->file, offset_bytes, size_bytes, pass_on, receiver,
+                          failure);
 }

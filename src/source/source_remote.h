@@ -15,13 +15,23 @@
 
 #define REMOTE_THREADS 16u /* a server gives one connection a part of its speed */
 
-int remote_open(void **state, struct failure *failure);
+struct remote {
+    struct http *http;
+};
+
+/* Makes a state of state_bytes, of which the first are a struct remote and all others are 0. */
+int remote_open(size_t state_bytes, void **state, struct failure *failure);
 void remote_close(void *state);
 
 /* Looks at the file of an address, and fills in the item. auth: valid until the item is dropped.
  * reply: the answer's headers, to be freed, also after an error; NULL: not wanted. */
-int remote_add(struct http *http, struct source_item *item, const char *url,
+int remote_add(struct remote *remote, struct source_item *item, const char *url,
                const struct http_auth *auth, struct http_reply *reply, struct failure *failure);
+
+/* True if a key or path ends as a single file of a model does; else it is a folder. */
+bool remote_is_file_name(const char *name);
+/* True if a part of the name begins with a dot, and is not "." or "..", which no list may have. */
+bool remote_is_hidden(const char *name);
 
 void remote_drop(void *state, struct source_item *item);
 int remote_read(void *state, const struct source_item *item, uint64_t offset_bytes, void *bytes,

@@ -60,7 +60,8 @@ static int take(struct source_receiver *receiver, const uint8_t *bytes, size_t s
 
 static void *copy_pieces(void *unused)
 {
-    struct writer writer = {.receiver = {.room = give_room, .put = take, .fd = -1}};
+    struct writer writer = {
+        .receiver = {.room = give_room, .put = take, .fd = -1, .step_bytes = 1u << 18}};
     const uint64_t size_bytes = source_get(source, file)->size_bytes;
     struct failure failure;
 

@@ -29,6 +29,8 @@
                    also with a query that is another each time
     once=N         403 after N answers to the same query
 
+/s3/ and /hub/ are web_places.py.
+
 The log has a line for each request: its path, Range, Authorization and other headers as JSON.
 """
 
@@ -45,6 +47,8 @@ import time
 import urllib.parse
 
 sys.dont_write_bytecode = True
+
+import web_places  # noqa: E402  beside this program
 
 PIECE = 64 << 10
 USER = "Basic " + base64.b64encode(b"user:secret").decode()
@@ -83,7 +87,7 @@ def parse_range(text, size):
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     state = None  # of the server
-    services = ()  # functions that answer paths of their own, or return False
+    services = (web_places.serve_s3, web_places.serve_hub)  # each answers paths of its own
 
     def log_message(self, *unused):
         pass
