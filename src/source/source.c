@@ -22,7 +22,7 @@ static const struct source_kind {
     const struct source_backend *backend; /* NULL: not in this build */
 } kinds[] = {
     {NULL, &source_files},  {"http", &source_http}, {"https", &source_http},
-    {"s3", &source_s3},     {"hf", NULL},
+    {"s3", &source_s3},     {"hf", &source_hub},
 #ifdef GMSFS_TEST_HOOKS
     {"test", &source_test},
 #endif

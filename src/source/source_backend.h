@@ -63,6 +63,7 @@ struct source_backend {
 extern const struct source_backend source_files; /* paths */
 extern const struct source_backend source_http;  /* http://, https:// */
 extern const struct source_backend source_s3;    /* s3:// */
+extern const struct source_backend source_hub;   /* hf:// */
 extern const struct source_backend source_test;  /* test://, only in test builds (tests/) */
 
 /* -ENOMEM, or beyond a bound: -E2BIG. source.c checks the names, if a server announced them. */
