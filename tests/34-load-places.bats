@@ -1,0 +1,70 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs load, verify and image load from http://, s3:// and hf://: the bytes of the files, or no store.
+#
+# bats file_tags=slow
+
+load helpers
+load web
+load image
+
+setup() {
+    common_setup
+    start_web
+    start_mount size=256M
+    "$ROOT/scripts/make-model" --out "$T/www/org/model" --size 24M --shards 3 >/dev/null
+    echo '{}' >"$T/www/org/model/config.json"
+    INDEX=$(cd "$T/www/org/model" && echo *.index.json)
+    cli load "$M/path" "$T/www/org/model"
+    export AWS_ENDPOINT_URL=$WEB/s3 AWS_ACCESS_KEY_ID=AKIDEXAMPLE AWS_SECRET_ACCESS_KEY=SECRET \
+        AWS_REGION=eu-test-1 HF_ENDPOINT=$WEB/hub
+    unset AWS_PROFILE AWS_SESSION_TOKEN HF_HOME HF_HUB_CACHE HF_TOKEN HF_HUB_OFFLINE XDG_CACHE_HOME
+}
+
+same() { # STORE PLACE
+    cli load "$M/$1" "$2"
+    assert_eq "$(cat "$M/$1/layout_hash")" "$(cat "$M/path/layout_hash")" "hash from $2"
+    assert_eq "$("$GMSFS" sum "$M/$1")" "$("$GMSFS" sum "$M/path")" "sums from $2"
+}
+
+# bats test_tags=quick
+@test "a model from each kind of place is the same as from its path" {
+    same http "$WEB/plain/org/model/$INDEX"
+    same hub hf://org/model
+    same s3 s3://org/model
+    cli verify "$M/path" hf://org/model
+    cli verify "$M/path" "$WEB/plain/org/model/$INDEX"
+}
+
+@test "servers that are slow, cut, or have no ranges give the same store" {
+    same slow "$WEB/slow=1/org/model/$INDEX"
+    same cut "$WEB/cut=3000000/org/model/$INDEX"
+    same stream "$WEB/noranges/org/model/$INDEX"
+}
+
+@test "files that change while they come, and lost connections, leave no store" {
+    local fault
+    export GMSFS_HTTP_STALL=1
+    for fault in change=4 grow=4 late=404:4 stall=70000 more shifted; do
+        cli -1 load "$M/new" "$WEB/$fault/org/model/$INDEX"
+        assert_match "$output" "$WEB/$fault/org/model/"
+        [[ ! -e $M/new ]] || fail "$fault left a store"
+    done
+}
+
+@test "a load from a server ends at once by a signal" {
+    spawn "$GMSFS" load "$M/new" "$WEB/slow=500/org/model/$INDEX"
+    wait_until 10 test -e "$M/new"
+    kill -TERM "$SPAWNED"
+    wait_exit "$SPAWNED" 5
+    assert_eq "$status" 143
+    [[ ! -e $M/new ]] || fail 'a store is left'
+}
+
+@test "an image comes from a server as from its directory" {
+    mkdir "$T/www/images"
+    cli image save "$M/path" "$T/www/images/m"
+    cli image load "$M/image" s3://images/m
+    assert_eq "$("$GMSFS" sum "$M/image")" "$("$GMSFS" sum "$M/path")" sums
+}
