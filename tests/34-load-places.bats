@@ -68,3 +68,16 @@ same() { # STORE PLACE
     cli image load "$M/image" s3://images/m
     assert_eq "$("$GMSFS" sum "$M/image")" "$("$GMSFS" sum "$M/path")" sums
 }
+
+@test "bytes other than those whose sum was promised are refused" {
+    cp -r "$T/www/org/model" "$T/www/org/wrongbytes"
+    cli -1 load "$M/new" hf://org/wrongbytes
+    assert_match "$output" 'hf://org/wrongbytes/model-.*safetensors: its bytes are not those that were promised: their sha256 is [0-9a-f]{64}, not f{64}'
+    [[ ! -e $M/new ]] || fail 'a store is left'
+    cli -1 load --threads 1 "$M/new" hf://org/wrongbytes
+    assert_match "$output" 'their sha256 is'
+    cp -r "$T/www/org/model" "$T/www/org/wrongmd5"
+    cli -1 load "$M/new" s3://org/wrongmd5
+    assert_match "$output" 's3://org/wrongmd5/model.*: their md5 is [0-9a-f]{32}, not 0{32}'
+    same hub hf://org/model
+}

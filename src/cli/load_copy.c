@@ -431,13 +431,21 @@ int load_fill_memory(struct load *loads, size_t count)
                                    .context = &copy}};
     int error = copy_plan(&copy), status;
     uint64_t start_us = cli_now_us();
+    struct failure why;
+    bool is_other = false;
 
     if (!error)
         error = copy_run(&copy);
+    if (!error)
+        is_other = source_check(loads->source, &why) != 0;
     loads->copied_us = cli_now_us() - start_us;
     if (copy.lines)
         progress_end_lines(copy.lines, copy.fill.crew_count);
     status = copy_explain(&copy, error);
+    if (status == CLI_OK && is_other) {
+        cli_error("%s", why.text);
+        status = CLI_FAILURE;
+    }
     copy_free(&copy);
     return status;
 }

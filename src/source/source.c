@@ -418,6 +418,22 @@ int source_copy(struct source *source, size_t file, uint64_t offset_bytes, uint6
                : copy_by_read(item, offset_bytes, size_bytes, receiver, failure);
 }
 
+int source_check(struct source *source, struct failure *failure)
+{
+    struct failure why;
+    int error = 0;
+
+    for (size_t i = 0; i < source->count && !error; i++) {
+        const struct source_item *item = source->items[i];
+
+        if (item->backend->check)
+            error = item->backend->check(item->state, item, &why);
+        if (error)
+            source_fail(failure, error, item->file.shown, "%s", why.text);
+    }
+    return error;
+}
+
 void source_cancel(struct source *source)
 {
     atomic_store(&source->is_cancelled, true);

@@ -180,6 +180,13 @@ struct source_receiver {
 int source_copy(struct source *source, size_t file, uint64_t offset_bytes, uint64_t size_bytes,
                 struct source_receiver *receiver, struct failure *failure);
 
+/*
+ * Compares the bytes that were copied with the sums that their places promise: of each file of
+ * which all was read, but for a little that this reads. When all copies have ended, and their
+ * memory has the bytes still. -EBADMSG, with the whole message: a file has another sum.
+ */
+int source_check(struct source *source, struct failure *failure);
+
 /* Wakes all reads and copies, which return -ECANCELED, as all later ones do. From any thread, also
  * several times. */
 void source_cancel(struct source *source);

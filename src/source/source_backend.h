@@ -50,6 +50,8 @@ struct source_backend {
                 size_t size_bytes, struct failure *failure);
     int (*copy)(void *state, const struct source_item *item, uint64_t offset_bytes,
                 uint64_t size_bytes, struct source_receiver *receiver, struct failure *failure);
+    /* As source_check, for one file. NULL: no place promises a sum. */
+    int (*check)(void *state, const struct source_item *item, struct failure *failure);
     /* Wakes reads that wait. NULL: none waits. */
     void (*cancel)(void *state);
 

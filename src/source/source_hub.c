@@ -57,7 +57,7 @@ struct hub_own {
 
 /* The remote functions as a table, so that both kinds of files are called alike. */
 static const struct source_backend from_server = {
-    .drop = remote_drop, .read = remote_read, .copy = remote_copy};
+    .drop = remote_drop, .read = remote_read, .copy = remote_copy, .check = remote_check};
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
@@ -451,8 +451,10 @@ static int add_remote(struct hub *hub, struct hub_own *own, const struct hub_rep
                            (unsigned long long)own->inner.file.size_bytes,
                            (unsigned long long)entry->size_bytes);
     }
-    own->inner.file.sum = entry->sum;
-    return 0;
+    if (remote_promise(&own->inner, &entry->sum) == 0)
+        return 0;
+    remote_drop(hub, &own->inner);
+    return source_fail(failure, -ENOMEM, own->inner.file.shown, "out of memory");
 }
 
 static int add_file(struct hub *hub, struct hub_own *own, const struct hub_repository *repository,
@@ -532,6 +534,14 @@ static int hub_copy(void *state, const struct source_item *item, uint64_t offset
     return own->backend->copy(own->state, &own->inner, offset_bytes, size_bytes, receiver, failure);
 }
 
+static int hub_check(void *state, const struct source_item *item, struct failure *failure)
+{
+    const struct hub_own *own = item->own;
+
+    (void)state;
+    return own->backend->check ? own->backend->check(own->state, &own->inner, failure) : 0;
+}
+
 static void hub_prepare(void *state, enum direct_use direct, uint64_t read_bytes,
                         uint64_t taken_bytes)
 {
@@ -549,6 +559,7 @@ const struct source_backend source_hub = {
     .drop = hub_drop,
     .read = hub_read,
     .copy = hub_copy,
+    .check = hub_check,
     .cancel = remote_cancel,
     .prepare = hub_prepare,
     .threads = remote_threads,

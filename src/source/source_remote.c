@@ -1,13 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/source_remote.h"
 
+#include "source/sum_check.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#define STEP_BYTES ((size_t)1 << 20)
+
 struct remote_file {
     struct http_file file;
     char *url;
+    struct sum_check *sum; /* NULL: none is promised */
+};
+
+/* One read or copy. */
+struct passage {
+    struct sum_check *sum;
+    uint64_t at;                      /* offset in the file of the next byte */
+    uint8_t *room;                    /* of a read */
+    struct source_receiver *receiver; /* of a copy */
 };
 
 int remote_open(size_t state_bytes, void **state, struct failure *failure)
@@ -72,6 +85,7 @@ static void drop_file(struct remote_file *own)
     if (own) {
         http_file_free(&own->file);
         free(own->url);
+        sum_check_free(own->sum);
     }
     free(own);
 }
@@ -118,12 +132,21 @@ void remote_drop(void *state, struct source_item *item)
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
+static void note(struct passage *passage, const uint8_t *bytes, size_t size_bytes, int fd,
+                 uint64_t at_bytes)
+{
+    if (passage->sum)
+        sum_check_pass(passage->sum, passage->at, bytes, size_bytes, fd, at_bytes);
+    passage->at += size_bytes;
+}
+
 static int fill_room(void *context, const uint8_t *bytes, size_t size_bytes)
 {
-    uint8_t **room = context;
+    struct passage *passage = context;
 
-    memcpy(*room, bytes, size_bytes);
-    *room += size_bytes;
+    memcpy(passage->room, bytes, size_bytes);
+    passage->room += size_bytes;
+    note(passage, bytes, size_bytes, -1, 0);
     return 0;
 }
 
@@ -132,21 +155,27 @@ int remote_read(void *state, const struct source_item *item, uint64_t offset_byt
 {
     const struct remote *remote = state;
     struct remote_file *own = item->own;
-    uint8_t *room = bytes;
+    struct passage passage = {own->sum, offset_bytes, bytes, NULL};
 
-    return http_file_copy(remote->http, &own->file, offset_bytes, size_bytes, fill_room, &room,
+    return http_file_copy(remote->http, &own->file, offset_bytes, size_bytes, fill_room, &passage,
                           failure);
 }
 
 static int pass_on(void *context, const uint8_t *bytes, size_t size_bytes)
 {
-    struct source_receiver *receiver = context;
+    struct passage *passage = context;
+    struct source_receiver *receiver = passage->receiver;
     size_t step;
     int error = 0;
 
     for (; !error && size_bytes > 0; bytes += step, size_bytes -= step) {
+        const uint64_t at_bytes = receiver->at_bytes;
+        const int fd = receiver->fd;
+
         step = receiver->left_bytes < size_bytes ? (size_t)receiver->left_bytes : size_bytes;
         error = receiver->put(receiver, bytes, step);
+        if (!error)
+            note(passage, bytes, step, fd, at_bytes);
     }
     return error;
 }
@@ -156,7 +185,49 @@ int remote_copy(void *state, const struct source_item *item, uint64_t offset_byt
 {
     const struct remote *remote = state;
     struct remote_file *own = item->own;
+    struct passage passage = {own->sum, offset_bytes, NULL, receiver};
 
-    return http_file_copy(remote->http, &own->file, offset_bytes, size_bytes, pass_on, receiver,
+    return http_file_copy(remote->http, &own->file, offset_bytes, size_bytes, pass_on, &passage,
                           failure);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+int remote_promise(struct source_item *item, const struct source_sum *sum)
+{
+    struct remote_file *own = item->own;
+    int error;
+
+    item->file.sum = *sum;
+    own->sum = sum_check_new(sum, item->file.size_bytes, &error);
+    return error;
+}
+
+/* Fetches bytes that were not read: padding. */
+static int fetch(const struct remote *remote, struct remote_file *own, uint64_t from,
+                 uint64_t size_bytes, uint8_t *room, struct failure *failure)
+{
+    const uint64_t step = size_bytes < STEP_BYTES ? size_bytes : STEP_BYTES;
+    struct passage passage = {own->sum, from, room, NULL};
+
+    return http_file_copy(remote->http, &own->file, from, step, fill_room, &passage, failure);
+}
+
+int remote_check(void *state, const struct source_item *item, struct failure *failure)
+{
+    const struct remote *remote = state;
+    struct remote_file *own = item->own;
+    uint64_t from, size_bytes;
+    uint8_t *room;
+    int error = 0;
+
+    if (!own->sum)
+        return 0;
+    room = malloc(STEP_BYTES);
+    if (!room)
+        return failure_no_memory(failure);
+    while (!error && sum_check_misses(own->sum, &from, &size_bytes))
+        error = fetch(remote, own, from, size_bytes, room, failure);
+    free(room);
+    return error ? error : sum_check_compare(own->sum, failure);
 }

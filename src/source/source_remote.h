@@ -28,6 +28,9 @@ void remote_close(void *state);
 int remote_add(struct remote *remote, struct source_item *item, const char *url,
                const struct http_auth *auth, struct http_reply *reply, struct failure *failure);
 
+/* Promises a sum of the file's bytes, right after remote_add(). -ENOMEM. */
+int remote_promise(struct source_item *item, const struct source_sum *sum);
+
 /* True if a key or path ends as a single file of a model does; else it is a folder. */
 bool remote_is_file_name(const char *name);
 /* True if a part of the name begins with a dot, and is not "." or "..", which no list may have. */
@@ -38,6 +41,7 @@ int remote_read(void *state, const struct source_item *item, uint64_t offset_byt
                 size_t size_bytes, struct failure *failure);
 int remote_copy(void *state, const struct source_item *item, uint64_t offset_bytes,
                 uint64_t size_bytes, struct source_receiver *receiver, struct failure *failure);
+int remote_check(void *state, const struct source_item *item, struct failure *failure);
 void remote_cancel(void *state);
 unsigned remote_threads(void *state);
 

@@ -6,6 +6,7 @@
  */
 #include "source/source_remote.h"
 
+#include "base/hex.h"
 #include "base/scope.h"
 #include "source/s3_config.h"
 #include "source/s3_list.h"
@@ -17,7 +18,6 @@
 #include <strings.h>
 
 #define SCHEME_BYTES 5u /* "s3://" */
-#define CHECKSUMS    "x-amz-checksum-mode:ENABLED\n"
 #define MOST_BUCKET  63u
 #define MOST_PAGE    (16u << 20)
 #define MOST_EMPTY   16u /* pages in a row without a key */
@@ -41,12 +41,9 @@ static int s3_write(const struct http_auth *auth, const char *url, char *lines,
     const struct s3_config *config = &s3_of(auth)->config;
     int error;
 
-    if (!config->keys.id) {
-        strcpy(lines, CHECKSUMS);
+    if (!config->keys.id)
         return 0;
-    }
-    error =
-        s3_sign(&config->keys, config->region, url, time(NULL), CHECKSUMS, lines, HTTP_AUTH_BYTES);
+    error = s3_sign(&config->keys, config->region, url, time(NULL), "", lines, HTTP_AUTH_BYTES);
     return error ? failure_set(failure, error,
                                "the request cannot be signed: %s; look at the "
                                "AWS credentials",
@@ -145,12 +142,30 @@ static char *join_key(const char *place, const char *name)
     return joined;
 }
 
+/* The ETag of an object that was sent as a whole is its MD5, if S3 does not encrypt it with a key
+ * of the user's. False: no sum is known. */
+static bool find_sum(const struct http_reply *reply, struct source_sum *sum)
+{
+    char etag[40], encryption[32];
+
+    *sum = (struct source_sum){.kind = SOURCE_SUM_MD5};
+    http_reply_get(reply, "x-amz-server-side-encryption", encryption, sizeof(encryption));
+    if (http_reply_get(reply, "x-amz-server-side-encryption-customer-algorithm", etag,
+                       sizeof(etag)) ||
+        (encryption[0] && strcmp(encryption, "AES256") != 0))
+        return false;
+    return http_reply_get(reply, "ETag", etag, sizeof(etag)) && strlen(etag) == 34 &&
+           etag[0] == '"' && etag[33] == '"' && hex_parse(etag + 1, sum->bytes, 16) == 0;
+}
+
 static int s3_add_file(void *state, struct source_item *item, struct failure *failure)
 {
     struct s3 *s3 = state;
     char bucket[MOST_BUCKET + 1];
     SCOPED_FREE char *key = join_key(item->place, item->name);
     SCOPED_FREE char *url = NULL;
+    struct http_reply reply = {0};
+    struct source_sum sum;
     int error = copy_bucket(item->place, bucket, failure);
 
     if (error)
@@ -160,7 +175,12 @@ static int s3_add_file(void *state, struct source_item *item, struct failure *fa
     url = key ? s3_config_url(&s3->config, bucket, key) : NULL;
     if (!url)
         return source_fail(failure, -ENOMEM, item->file.shown, "out of memory");
-    error = remote_add(&s3->remote, item, url, &s3->auth, NULL, failure);
+    error = remote_add(&s3->remote, item, url, &s3->auth, &reply, failure);
+    if (error == 0 && find_sum(&reply, &sum) && remote_promise(item, &sum) != 0) {
+        remote_drop(s3, item);
+        error = source_fail(failure, -ENOMEM, item->file.shown, "out of memory");
+    }
+    http_reply_free(&reply);
     return error;
 }
 
@@ -272,6 +292,7 @@ const struct source_backend source_s3 = {
     .drop = remote_drop,
     .read = remote_read,
     .copy = remote_copy,
+    .check = remote_check,
     .cancel = remote_cancel,
     .threads = remote_threads,
 };

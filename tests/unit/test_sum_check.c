@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests sums of bytes that pass in any order. */
+#include "source/sum_check.h"
+
+#include "tap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <nettle/md5.h>
+#include <nettle/sha2.h>
+
+#define BYTES ((size_t)1 << 20)
+#define PIECE ((size_t)64 << 10)
+#define COUNT (BYTES / PIECE)
+
+static uint8_t content[BYTES];
+static struct source_sum sum;
+static struct failure failure;
+static int fd;
+
+static void make(enum source_sum_kind kind)
+{
+    struct sha256_ctx sha256;
+    struct md5_ctx md5;
+
+    for (size_t i = 0; i < BYTES; i++)
+        content[i] = (uint8_t)(i * 13 + i / 255);
+    sum.kind = kind;
+    sha256_init(&sha256);
+    md5_init(&md5);
+    sha256_update(&sha256, BYTES, content);
+    md5_update(&md5, BYTES, content);
+    if (kind == SOURCE_SUM_SHA256)
+        sha256_digest(&sha256, SHA256_DIGEST_SIZE, sum.bytes);
+    else
+        md5_digest(&md5, MD5_DIGEST_SIZE, sum.bytes);
+    fd = memfd_create("store", MFD_CLOEXEC);
+    require(fd >= 0 && pwrite(fd, content, BYTES, 100) == (ssize_t)BYTES);
+}
+
+static struct sum_check *begin(void)
+{
+    int error;
+    struct sum_check *check = sum_check_new(&sum, BYTES, &error);
+
+    require(check && error == 0);
+    return check;
+}
+
+static void pass(struct sum_check *check, size_t piece, int to)
+{
+    sum_check_pass(check, piece * PIECE, content + piece * PIECE, PIECE, to, piece * PIECE + 100);
+}
+
+static int end(struct sum_check *check)
+{
+    uint64_t from, size_bytes;
+    int error;
+
+    while (sum_check_misses(check, &from, &size_bytes))
+        sum_check_pass(check, from, content + from, (size_t)size_bytes, -1, 0);
+    error = sum_check_compare(check, &failure);
+    sum_check_free(check);
+    return error;
+}
+
+TAP_TEST(bytes_in_order_and_in_any_order_have_one_sum)
+{
+    struct sum_check *check;
+
+    for (int kind = 0; kind < 2; kind++) {
+        make(kind ? SOURCE_SUM_MD5 : SOURCE_SUM_SHA256);
+        check = begin();
+        for (size_t i = 0; i < COUNT; i++)
+            pass(check, i, -1);
+        check_int(end(check), 0);
+        check = begin();
+        for (size_t i = COUNT; i-- > 0;)
+            pass(check, i, fd);
+        check_int(end(check), 0);
+        check = begin();
+        for (size_t i = 0; i < COUNT; i++)
+            pass(check, (i * 7 + 3) % COUNT, fd);
+        check_int(end(check), 0);
+        close(fd);
+    }
+}
+
+TAP_TEST(missing_bytes_are_told_and_bytes_that_pass_twice_count_once)
+{
+    struct sum_check *check;
+
+    make(SOURCE_SUM_SHA256);
+    check = begin();
+    pass(check, 0, fd);
+    pass(check, 0, fd);
+    sum_check_pass(check, 10, content + 10, PIECE, fd, 110);
+    for (size_t i = 2; i < COUNT; i += 2)
+        pass(check, i, fd);
+    check_int(end(check), 0);
+    close(fd);
+}
+
+TAP_TEST(another_byte_is_found_wherever_it_passes)
+{
+    struct sum_check *check;
+    char text[] = "x";
+
+    make(SOURCE_SUM_SHA256);
+    content[BYTES - 1] ^= 1;
+    check = begin();
+    for (size_t i = 0; i < COUNT; i++)
+        pass(check, i, -1);
+    check_int(end(check), -EBADMSG);
+    check(strstr(failure.text, "their sha256 is") != NULL);
+    content[BYTES - 1] ^= 1;
+    require(pwrite(fd, text, 1, 100 + 5 * PIECE) == 1);
+    check = begin();
+    for (size_t i = COUNT; i-- > 0;)
+        pass(check, i, fd);
+    check_int(end(check), -EBADMSG);
+    close(fd);
+}
+
+TAP_TEST(sums_of_other_kinds_are_not_known)
+{
+    int error;
+
+    sum.kind = SOURCE_SUM_NONE;
+    check(sum_check_new(&sum, BYTES, &error) == NULL);
+    check_int(error, 0);
+}
