@@ -157,6 +157,16 @@ is_immutable() {
     assert_eq "$(info_of weights '"\(.immutable) \(.mappable) \(.entries)"')" 'false false 1'
 }
 
+@test "ls and status say that a store is immutable" {
+    make_immutable
+    cli -0 ls "$W"
+    assert_match "$output" 'is immutable: this layout never changes'
+    assert_eq "$("$GMSFS" ls --json "$W" | jq .immutable)" true
+    cli -0 status "$M"
+    assert_match "$output" 'weights +COMMITTED immutable '
+    assert_eq "$("$GMSFS" status --json "$M" | jq '[.. | .immutable? // empty] | any')" true
+}
+
 @test "load --group --immutable seals each store" {
     write_tensors "$T/one.safetensors" 5000
     mkdir "$M/other"

@@ -32,7 +32,7 @@ struct ls {
     struct gmsfs_layout *layout;    /* NULL: nothing is committed */
     struct gmsfs_handle_info *list; /* allocations with their names */
     size_t count;
-    int is_fenced;
+    int is_fenced, is_immutable;
 };
 
 /* The allocation's file name, or its rank where the directory has another layout by now. */
@@ -165,11 +165,11 @@ static int ls_print_json(const struct ls *ls)
         }
     }
     return ui_json_print(
-        json_pack("{s:o,s:s,s:b,s:o,s:o,s:s,s:o,s:o}", "store", ui_json_text(ls->path), "state",
-                  store_state_name(ls->info.state), "fenced", ls->is_fenced, "generation",
-                  ls_number(ls->info.generation), "group", ls_json_group(ls), "layout_hash",
-                  ls->layout ? ls->layout->hash : "", "allocations", ls_json_allocations(ls),
-                  "tensors", entries));
+        json_pack("{s:o,s:s,s:b,s:b,s:o,s:o,s:s,s:o,s:o}", "store", ui_json_text(ls->path), "state",
+                  store_state_name(ls->info.state), "fenced", ls->is_fenced, "immutable",
+                  ls->is_immutable, "generation", ls_number(ls->info.generation), "group",
+                  ls_json_group(ls), "layout_hash", ls->layout ? ls->layout->hash : "",
+                  "allocations", ls_json_allocations(ls), "tensors", entries));
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -203,6 +203,7 @@ static int ls_store(const char *path, bool as_json)
     error = ls_read(&ls);
     if (!error) {
         ls.is_fenced = store_is_fenced(path);
+        ls.is_immutable = store_is_immutable(path);
         error = as_json ? ls_print_json(&ls) : ls_print_table(&ls);
         if (error)
             cli_error("%s: %s", path, strerror(-error));
@@ -210,6 +211,8 @@ static int ls_store(const char *path, bool as_json)
             ui_line(stderr, "%s is EMPTY: nothing is committed in it", path);
         if (!error && ls.is_fenced && !as_json)
             ui_line(stderr, "%s is fenced for a checkpoint: it grants no sessions", path);
+        if (!error && ls.is_immutable && !as_json)
+            ui_line(stderr, "%s is immutable: this layout never changes", path);
     }
     gmsfs_free_layout(ls.layout);
     free(ls.list);

@@ -39,8 +39,8 @@ void status_print(const struct status_look *look, FILE *to, unsigned width);
 bool status_is_whole(const struct status_look *look);
 
 /* status_format.c: of one store, for its line */
-/* Formats its state; the place of its bytes, unless that is the device, and of a move; and whether
- * they may be damaged or a checkpoint has fenced it. */
+/* Formats its state; whether its layout is immutable; the place of its bytes, unless that is the
+ * device, and of a move; and whether they may be damaged or a checkpoint has fenced it. */
 #define STATUS_STATE_BYTES 72
 char *status_format_state(const json_t *store, char *text, size_t room);
 

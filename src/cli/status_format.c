@@ -81,9 +81,11 @@ char *status_format_state(const json_t *store, char *text, size_t room)
 
     bool suspect = json_is_true(json_object_get(store, "suspect"));
     bool fenced = json_is_true(json_object_get(store, "fenced"));
+    bool immutable = json_is_true(json_object_get(store, "immutable"));
 
     status_format_place(store, place, sizeof(place));
-    snprintf(text, room, "%s%s%s%s", store_json_text(store, "state"), place,
-             suspect ? " SUSPECT" : "", fenced ? " FENCED" : "");
+    snprintf(text, room, "%s%s%s%s%s", store_json_text(store, "state"),
+             immutable ? " immutable" : "", place, suspect ? " SUSPECT" : "",
+             fenced ? " FENCED" : "");
     return text;
 }

@@ -13,11 +13,21 @@
 
 #define POOL_BYTES 256
 
-bool store_is_fenced(const char *path)
+static bool store_info_says(const char *path, const char *key)
 {
     json_auto_t *info = store_info_json(path);
 
-    return info && json_is_true(json_object_get(info, "fenced"));
+    return info && json_is_true(json_object_get(info, key));
+}
+
+bool store_is_fenced(const char *path)
+{
+    return store_info_says(path, "fenced");
+}
+
+bool store_is_immutable(const char *path)
+{
+    return store_info_says(path, "immutable");
 }
 
 bool store_explain_fence(const char *path, const char *doing)

@@ -18,6 +18,8 @@ int store_explain(const char *path, const char *doing, int error);
 
 /* True if a store is fenced for a checkpoint. */
 bool store_is_fenced(const char *path);
+/* True if its committed layout never changes. */
+bool store_is_immutable(const char *path);
 
 /* After ENODEV for a lock, which has other causes too: prints "cannot DOING: PATH: it is fenced
  * ..." if the store is fenced. Returns true if it did. */
