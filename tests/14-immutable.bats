@@ -157,6 +157,16 @@ is_immutable() {
     assert_eq "$(info_of weights '"\(.immutable) \(.mappable) \(.entries)"')" 'false false 1'
 }
 
+@test "image load --immutable seals the memory that it makes" {
+    make_immutable
+    cli -0 image save "$W" "$T/image"
+    cli -0 image load --immutable "$M/other" "$T/image"
+    assert_eq "$(info_of other '"\(.immutable) \(.mappable)"')" 'true true'
+    cmp "$W/allocations/a" "$M/other/allocations/a"
+    cli -0 image load "$W" "$T/image"
+    assert_eq "$(info_of weights .immutable)" false
+}
+
 @test "ls and status say that a store is immutable" {
     make_immutable
     cli -0 ls "$W"

@@ -67,6 +67,8 @@ static const struct cli_option options[] = {
     {"--file-size", 0, "SIZE", cli_take_size, offsetof(struct image_request, file_bytes),
      "files of at most this size (default 4G)"},
     {.help = "load:"},
+    {"--immutable", 0, NULL, cli_take_flag, offsetof(struct image_request, immutable),
+     "the layout never changes again, as for gmsfs load"},
     {"--realign", 0, NULL, cli_take_flag, offsetof(struct image_request, realign),
      "load into a mount of another granularity; changes the hash"},
     {.help = "ls:"},

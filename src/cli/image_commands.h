@@ -29,7 +29,8 @@ struct image_request {
     enum direct_use direct;
     bool quiet;
     bool force, resume; /* save */
-    bool realign;       /* load */
+    bool realign;       /* load, as the next */
+    bool immutable;     /* commits a layout that never changes again */
     bool as_json, entries, check;
     uint64_t first; /* ls: first rank or entry */
     uint64_t most;  /* ls: most ranks or entries */

@@ -194,14 +194,16 @@ static int load_commit(struct image_load *load)
 {
     const uint8_t *group = load->image.manifest.group;
     bool has_group = memcmp(group, no_group, sizeof(no_group)) != 0;
+    bool immutable = load->request->immutable;
+    unsigned flags = GMSFS_COMMIT_STAY | (has_group ? GMSFS_COMMIT_GROUP : 0) |
+                     (immutable ? GMSFS_COMMIT_IMMUTABLE : 0);
     char want[IMAGE_DIGEST_TEXT_BYTES], why[LAST_ERROR_BYTES], hash[GMSFS_HASH_TEXT_BYTES] = "";
     int error;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    error = gmsfs_commit(load->handle, GMSFS_COMMIT_STAY | (has_group ? GMSFS_COMMIT_GROUP : 0),
-                         has_group ? group : NULL);
-    if (error == -EINVAL) {
+    error = gmsfs_commit(load->handle, flags, has_group ? group : NULL);
+    if (error == -EINVAL || (error == -EBUSY && immutable)) {
         store_last_error(load->request->store, why, sizeof(why));
         cli_error("%s: the store refuses the layout: %s", load->request->store,
                   *why ? why : strerror(-error));
