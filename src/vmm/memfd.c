@@ -124,11 +124,13 @@ bool memfd_has_fixed_size(int fd)
 /* A process may add seals until F_SEAL_SEAL is there, so they are looked at after that. */
 int memfd_finish(int fd)
 {
-    int error = add_seals(fd, F_SEAL_SEAL);
+    int error = add_seals(fd, F_SEAL_SEAL), present = fcntl(fd, F_GET_SEALS);
 
-    if (has_seals(fd, F_SEAL_WRITE) || has_seals(fd, F_SEAL_FUTURE_WRITE))
+    if (present < 0)
+        return -errno;
+    if (present & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
         return -EPERM;
-    return has_seals(fd, F_SEAL_SEAL) ? 0 : error;
+    return present & F_SEAL_SEAL ? 0 : error;
 }
 
 int memfd_make_immutable(int fd)
