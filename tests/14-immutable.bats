@@ -3,6 +3,8 @@
 #
 # Immutable layouts: what is committed never changes, whoever asks and whatever ends.
 #
+# bats file_tags=cuda
+#
 # shellcheck disable=SC2016,SC2030,SC2031 # jq programs; each test is a subshell
 
 load helpers
@@ -10,7 +12,8 @@ load gmsctl
 
 setup() {
     common_setup
-    [[ $BACKEND == host ]] || skip 'memory of a GPU cannot be sealed'
+    [[ $BACKEND == host || $BATS_TEST_DESCRIPTION == *'any kind of memory'* ]] ||
+        skip 'memory of a GPU cannot be sealed'
     start_mount
     W=$M/weights
     # a writer with a descriptor of one allocation
@@ -43,6 +46,17 @@ is_immutable() {
     make_immutable
     is_immutable
     assert_eq "$(info_of weights .last_error)" null
+}
+
+@test "on any kind of memory the layout is immutable, and info says where it cannot be mapped" {
+    ctl open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' commit-flags 16
+    assert_eq "$(info_of weights .immutable)" true
+    expect EPERM open "$W/allocations/a" rw
+    if [[ $BACKEND == host ]]; then
+        assert_eq "$(info_of weights .mappable)" true
+    else
+        assert_match "$(info_of weights .mappable_reason)" 'this device'
+    fi
 }
 
 @test "an allocation of an immutable layout cannot be opened for writing, by root neither" {
