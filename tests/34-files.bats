@@ -179,6 +179,7 @@ load_directory() {
 @test "a directory is kept byte for byte, with its times" {
     load_directory
     diff -r "$D" "$F"
+    assert_eq "$(info_of weights .immutable)" true
     assert_eq "$(cd "$F" && find . -type f -printf '%P %s %T@\n' | sort)" \
         "$(cd "$D" && find . -type f -printf '%P %s %T@\n' | sort)"
 }

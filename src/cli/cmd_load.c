@@ -147,7 +147,8 @@ static const struct cli_option options[] = {
     {"--force", 0, NULL, cli_take_flag, offsetof(struct load_choice, force),
      "with --group: load again even if the group is whole"},
     {"--files", 0, NULL, cli_take_flag, offsetof(struct load_choice, load.keeps_files),
-     "keep every file, or all of a directory, as STORE/files/ shows them"},
+     "keep every file, or all of a directory, as STORE/files/ shows them;\n"
+     "implies --immutable"},
     {"--chunk", 0, "SIZE", cli_take_size, offsetof(struct load_choice, load.chunk_bytes),
      "size of the allocations that tensors are packed into (default: 2G on\n"
      "a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"
@@ -176,6 +177,7 @@ static int load_run(int argc, char **argv)
         return status;
     if (load->keeps_files && (choice.is_group || load->chunk_bytes))
         return cli_usage_error("--files goes with neither --group nor --chunk");
+    load->immutable |= load->keeps_files;
     if (choice.is_group)
         return load_group(load, argv + optind, (size_t)(argc - optind), choice.force);
     if (choice.force)
