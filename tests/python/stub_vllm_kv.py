@@ -260,11 +260,15 @@ class Engine:
             self.pools.append(pool)
             self.workers.append(worker)
         if shakes_hands:
-            self.scheduler.set_xfer_handshake_metadata_pp_aware(
-                {(0, rank): worker.get_handshake_metadata() for rank, worker in enumerate(self.workers)}
-            )
+            self.shake_hands()
         self.free = list(range(1, blocks))
         self.count = 0
+
+    def shake_hands(self):
+        """As the engine starts, and in vLLM 0.33 after each wake_up() as well."""
+        self.scheduler.set_xfer_handshake_metadata_pp_aware(
+            {(0, rank): worker.get_handshake_metadata() for rank, worker in enumerate(self.workers)}
+        )
 
     def generate(self, tokens, more=0, chunk=6):
         """Computes a request in steps of `chunk` tokens, then `more` tokens one by one, and checks the

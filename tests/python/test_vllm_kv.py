@@ -349,6 +349,25 @@ class Engines(StoreCase):
         self.assertEqual(engine.generate(PROMPT), 0)
         engine.close()
 
+    def test_an_engine_that_wakes_goes_on_without_the_tier(self):
+        engine = self.engine()
+        engine.generate(PROMPT)
+        engine.scheduler.reset_cache()  # as it goes to sleep
+        engine.idle()
+        engine.shake_hands()
+        self.assertEqual([engine.generate(PROMPT), engine.generate(PROMPT)], [0, 0])
+        engine.close()
+        engine = self.engine()
+        self.assertEqual(engine.generate(PROMPT), 0)
+        engine.close()
+
+    def test_workers_that_tell_the_tier_again_change_nothing(self):
+        engine = self.engine(count=6)
+        engine.generate(PROMPT)
+        engine.shake_hands()
+        self.assertEqual(engine.generate(PROMPT), 5 * stub.BLOCK)
+        engine.close()
+
     def test_ranks_have_a_tier_each(self):
         path = self.path + "-{rank}"
         configs = [

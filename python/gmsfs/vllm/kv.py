@@ -93,7 +93,8 @@ class KVConnector(KVConnectorBase_V1):  # type: ignore[misc]
     # ---- scheduler -------------------------------------------------------------------------------
 
     def set_xfer_handshake_metadata(self, metadata: Dict[int, Any]) -> None:
-        if metadata:
+        """vLLM 0.33 tells the same again after each wake_up(), and the contents are not those of the start."""
+        if metadata and self._misses_tiers:
             self._plan.adopt([found.tier for _, found in sorted(metadata.items())])
             self._misses_tiers = False
 
