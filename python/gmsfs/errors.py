@@ -158,6 +158,7 @@ _WAYS_OUT: Dict[Any, str] = {
         for code, words in _LOCK_WAYS_OUT.items()
     },
     ("gmsfs_open", errno.ENOTTY): "no store of a gmsfs mount; give a directory directly below one",
+    ("gmsfs_open", errno.ENOTDIR): "no store of a gmsfs mount; give a directory directly below one",
     ("gmsfs_open", errno.ENOENT): "no such store; 'gmsfs status' lists them, and mkdir makes one",
     ("gmsfs_connect", errno.EACCES): "no permission to write the store; ask its owner, or open it "
     'with mode="ro"',

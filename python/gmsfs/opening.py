@@ -97,9 +97,12 @@ def find_or_make(path: Any) -> Store:
     try:
         return Store(path)
     except Error as error:
-        mount = os.path.dirname(os.fsdecode(path).rstrip("/")) or "."
-        if error.errno != errno.ENOENT or not os.path.exists(os.path.join(mount, "device")):
+        if error.errno != errno.ENOENT:
             raise
+        mount = os.path.dirname(os.fsdecode(path).rstrip("/")) or "."
+        if not os.path.exists(os.path.join(mount, "device")):
+            why = f"no such store, and none can be made: {mount} is no gmsfs mount; see 'gmsfs mount --help'"
+            raise make(errno.ENOENT, error.filename, "gmsfs_open", why) from None
     try:
         os.mkdir(path)
     except FileExistsError:

@@ -36,11 +36,11 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # SGLang need not be here
         super().__init__(load_config)
         self.settings = engine.read_settings(load_config.model_loader_extra_config)
         self.preloaded_weights_bytes = 0
-        self.files = _Files(
-            dataclasses.replace(
-                load_config, load_format="auto", model_loader_extra_config=self.settings.rest
-            )
+        own = dataclasses.replace(
+            load_config, load_format="auto", model_loader_extra_config=self.settings.rest
         )
+        with engine.keys_of(self.settings):
+            self.files = _Files(own)
 
     def download_model(self, model_config: Any) -> None:
         self.files.download_model(model_config)

@@ -31,7 +31,7 @@ class Opening(StoreCase):
 
     def test_no_directory_is_made_where_no_mount_is(self):
         path = os.path.join(SCRATCH, "no-store")
-        with self.assertRaises(gmsfs.Error):
+        with self.assertRaisesRegex(gmsfs.NotFound, f"{path}: .* {SCRATCH} is no gmsfs mount; see"):
             gmsfs.open(path, "rw", timeout=0)
         self.assertFalse(os.path.exists(path))
 

@@ -169,14 +169,15 @@ class Steps(StepsCase, StoreCase):
             self.assertIn(word, self.seen[name])
 
     def test_engines_of_one_process_refuse_and_end_by_name(self):
-        self.steps("plain", "run", "reload", "no store", "timeout", "weight transfer", "online quantisation",
-                   "interrupted", "memory")
+        self.steps("plain", "run", "reload", "no store", "timeout", "unknown key", "weight transfer",
+                   "online quantisation", "interrupted", "memory")
         self.assertEqual(self.seen["run"]["tokens"], self.seen["plain"]["tokens"])
         reload = self.seen["reload"]
         self.assertIn(f"{self.path}: weights that a store shares", reload["errors"][0])
         self.assertTrue(reload["same"])
         self.assert_refused("no store", "no store is named", "--model-loader-extra-config")
         self.assert_refused("timeout", f'{self.path}-refused: "timeout" is')
+        self.assert_refused("unknown key", f"{self.path}-refused: ", "'threads'", 'gmsfs takes "store"')
         self.assert_refused("weight transfer", f"{self.path}-refused: --weight-transfer-config")
         self.assert_refused("online quantisation", "qkv_proj", "quantise weights as they are loaded")
         interrupted = self.seen["interrupted"]

@@ -181,6 +181,7 @@ STEPS = {
     "reload, worker": lambda: reload(True),
     "no store": lambda: error(LLM, MODEL, load_format="gmsfs", enforce_eager=True, max_model_len=128),
     "timeout": lambda: refused({"timeout": "soon"}),
+    "unknown key": lambda: refused({"threads": 3}),
     "weight transfer": lambda: refused(weight_transfer_config={"backend": "nccl"}),
     "online quantisation": lambda: refused(quantization="fp8"),
     "interrupted": interrupted,

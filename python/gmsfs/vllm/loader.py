@@ -37,10 +37,11 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
 
     def __init__(self, load_config: Any) -> None:
         super().__init__(load_config)
-        self.path, self.timeout, rest = engine.read_settings(load_config.model_loader_extra_config)
-        self.files = DefaultModelLoader(
-            dataclasses.replace(load_config, load_format="auto", model_loader_extra_config=rest)
-        )
+        settings = engine.read_settings(load_config.model_loader_extra_config)
+        self.path, self.timeout, rest = settings
+        own = dataclasses.replace(load_config, load_format="auto", model_loader_extra_config=rest)
+        with engine.keys_of(settings):
+            self.files = DefaultModelLoader(own)
 
     def get_external_weight_memory(self, vllm_config: Any) -> int:
         """Bytes of the store if this engine attaches, because it has no other copy then; 0 for the writer:
