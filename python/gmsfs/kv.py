@@ -23,7 +23,7 @@ import torch
 
 from . import layout
 from .arguments import whole_number
-from .errors import BadArgument
+from .errors import BadArgument, Mismatch
 from .module_parts import FINGERPRINT_KEY
 from .opening import open as open_store
 from .torch import check_fingerprint, encode_fingerprint
@@ -75,6 +75,7 @@ class Blocks:
             if self.adopted:
                 check_fingerprint(self.store, fields)
             else:
+                self._refuse_another_layout()
                 self._make(block_bytes, count, encode_fingerprint(self.store.path, fields))
             tensors = self.store.tensors("torch", ["blocks", "index"])
             self._blocks, self._index = tensors["blocks"], tensors["index"]
@@ -82,6 +83,17 @@ class Blocks:
         except BaseException:
             self.store.close()
             raise
+
+    def _refuse_another_layout(self) -> None:
+        """The weights of a model, under a path that was mistaken for that of the cache."""
+        info = self.store.info
+        if info.committed and not info.sealed:
+            raise Mismatch(
+                self.store.path,
+                "Blocks",
+                "something else than blocks of a KV cache is committed there; name an empty store, or one "
+                "that is not there",
+            )
 
     def _make(self, block_bytes: int, count: int, fingerprint: bytes) -> None:
         """New memory is zero, so no row is marked."""

@@ -204,6 +204,13 @@ class Blocks(StoreCase):
             gmsfs.kv.Blocks(self.path, BLOCK, 9, fingerprint={"model": "a"}, timeout=TIMEOUT)
         self.assertEqual(self.state(), "LAYOUT_COMMITTED")
 
+    def test_a_store_of_something_else_is_refused_and_keeps_it(self):
+        gmsfs.publish(self.path, {"weight": bytes(100)})
+        with self.assertRaisesRegex(gmsfs.Mismatch, f"{self.path}: .*something else than blocks"):
+            opened(self.path)
+        with gmsfs.open(self.path, timeout=TIMEOUT) as store:
+            self.assertEqual(list(store.views()), ["weight"])
+
     def test_a_device_that_failed_keeps_no_lock(self):
         tier = opened(self.path)
         tier._blocks = mock.Mock(is_cuda=True)
