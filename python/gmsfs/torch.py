@@ -183,9 +183,16 @@ def check_fingerprint(store: Store, fingerprint: Optional[Mapping[str, Any]]) ->
     if fingerprint is None:
         return
     ours = json.loads(encode_fingerprint(store.path, fingerprint))
+    if FINGERPRINT_KEY not in store.metadata:
+        raise Mismatch(
+            store.path,
+            "fingerprint",
+            "the store has none, as after 'gmsfs load', whose names are those of files and not always those of "
+            "a model; name an empty store, or one that is not there",
+        )
     try:
         theirs = json.loads(store.metadata[FINGERPRINT_KEY])
-    except (KeyError, ValueError):
+    except ValueError:
         theirs = {}
     theirs = theirs if isinstance(theirs, dict) else {}
     differing = [

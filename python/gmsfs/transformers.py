@@ -17,8 +17,6 @@ from typing import Any, Dict, Optional
 import torch
 import transformers
 
-from .errors import Mismatch
-from .module_parts import FINGERPRINT_KEY
 from .opening import open as open_store
 from .torch import Shared, attach, publish
 
@@ -95,13 +93,6 @@ def _fingerprint(model_class: Any, config: Any, dtype: Any) -> Dict[str, str]:
 
 
 def _attach(source: Any, store: Any, model_class: Any, config: Any, dtype: Any, wanted: Any) -> Any:
-    if FINGERPRINT_KEY not in store.metadata:
-        raise Mismatch(
-            store.path,
-            "fingerprint",
-            "the store has tensors under the names of a file, which are not always those of the model; name "
-            "an empty store, which this call fills, or use gmsfs.torch.attach",
-        )
     with torch.device("meta"):
         model = model_class._from_config(config, dtype=dtype)
     shared: Shared = attach(model.eval(), store, fingerprint=wanted)

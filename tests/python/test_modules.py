@@ -229,6 +229,11 @@ class Modules(StoreCase):
         self.assertIn("dtype: the store has None, this process wants 'bfloat16'", text)
         self.assertNotIn("model:", text)
 
+    def test_a_store_without_a_fingerprint_fits_no_wanted_one(self):
+        gmsfs.publish(self.path, {"weight": torch.ones(2)})
+        with self.assertRaisesRegex(gmsfs.Mismatch, f"{self.path}: .*the store has none, as after 'gmsfs load'"):
+            self.attach(fingerprint={"model": "tiny"})
+
     def test_a_store_that_was_loaded_from_a_file_fits_a_module_with_its_names(self):
         linear = nn.Linear(4, 2)
         write = {

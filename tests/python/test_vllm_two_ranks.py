@@ -3,6 +3,7 @@
 
 import os
 import signal
+import sys
 import unittest
 
 from forks import ForkCase, in_child
@@ -12,23 +13,40 @@ from vllm_forks import Engine
 
 import gmsfs
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../tools"))
+from vllm_engine import BLOCK_TOKENS, kv_transfer
+
 
 class TwoRanks(ForkCase):
+    model_kind = "llama"
+
     def setUp(self):
         super().setUp()
         self.paths = [f"{self.path}-{rank}" for rank in range(2)]
         os.rmdir(self.path)
         for path in self.paths:
             os.mkdir(path)
-        self.model = self.file("llama")
-        in_child(save_model, "llama", self.model)
-        own = self.engine("")
-        self.expected = own.hear("tokens")
-        own.kill()
+        self.model = self.file(self.model_kind)
+        in_child(save_model, self.model_kind, self.model)
 
     def tearDown(self):
         for self.path in self.paths:
             super().tearDown()
+
+    def holders(self):
+        found = []
+        for path in self.paths:
+            with open(os.path.join(path, "sessions"), encoding="ascii") as file:
+                found += file.readlines()
+        return found
+
+
+class Weights(TwoRanks):
+    def setUp(self):
+        super().setUp()
+        own = self.engine("")
+        self.expected = own.hear("tokens")
+        own.kill()
 
     def engine(self, store, *moment):
         return Engine(self, self.model, store, *moment, tensor_parallel_size=2)
@@ -41,13 +59,6 @@ class TwoRanks(ForkCase):
         found = [store.info for store in stores]
         for store in stores:
             store.close()
-        return found
-
-    def holders(self):
-        found = []
-        for path in self.paths:
-            with open(os.path.join(path, "sessions"), encoding="ascii") as file:
-                found += file.readlines()
         return found
 
     def assert_loaded(self, engine, role):
@@ -84,6 +95,35 @@ class TwoRanks(ForkCase):
             self.assertEqual([info.committed for info in self.infos()], [False, False])
             engine.kill()
         self.assert_loaded(self.over_stores(), "loaded and published")
+
+
+class LongEngine(Engine):
+    prompts = [text + " and then" for text in ("A quick fox jumps. " * 4, "quick foxes jump! " * 4, "0" * 70)]
+
+
+class Blocks(TwoRanks):
+    model_kind = "context"
+
+    def engine(self, **options):
+        # By 32 bits: with 16 a token can differ where a prompt is computed in parts.
+        options = {"dtype": "float32", "block_size": BLOCK_TOKENS, "tensor_parallel_size": 2, **options}
+        return LongEngine(self, self.model, **options)
+
+    def with_blocks(self):
+        return self.engine(kv_transfer_config=kv_transfer(self.path + "-{rank}"))
+
+    def test_the_next_engine_has_the_blocks_of_both_ranks(self):
+        own = self.engine()
+        expected = own.hear("tokens")
+        own.kill()
+        first = self.with_blocks()
+        self.assertEqual(first.hear("tokens"), expected)
+        self.assertEqual(first.hear("cached"), [0, 0, 0])
+        first.kill()
+        self.wait_until(lambda: not self.holders(), "a dead rank has its lock")
+        second = self.with_blocks()
+        self.assertEqual(second.hear("tokens"), expected)
+        self.assertEqual(second.hear("cached"), [2 * BLOCK_TOKENS] * 3)
 
 
 if __name__ == "__main__":

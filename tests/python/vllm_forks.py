@@ -41,6 +41,8 @@ MOMENTS = {
 class Engine(forks.Fork):
     """The main process; the engine core is its child, and the workers are the engine core's."""
 
+    prompts = PROMPTS
+
     def serve(self, model, store="", moment="", **options):
         """Runs the engine with weights in `store`; without a store vLLM's own loader reads them."""
         if store:
@@ -48,8 +50,8 @@ class Engine(forks.Fork):
         self.note_workers()
         if moment in MOMENTS:
             self.stop_before(*MOMENTS[moment])
-        sizes = {"max_model_len": 128, "max_num_seqs": 4, "kv_cache_memory_bytes": 16 << 20}
-        engine = LLM(model, dtype="bfloat16", enforce_eager=True, **sizes, **options)
+        usual = {"max_model_len": 128, "max_num_seqs": 4, "kv_cache_memory_bytes": 16 << 20, "dtype": "bfloat16"}
+        engine = LLM(model, enforce_eager=True, **{**usual, **options})
         self.note("tokens", self.generate(engine))
         if "worker_cls" in options:
             engine.sleep(1)
@@ -61,7 +63,9 @@ class Engine(forks.Fork):
 
     def generate(self, engine):
         parameters = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
-        return [list(one.outputs[0].token_ids) for one in engine.generate(PROMPTS, parameters)]
+        found = engine.generate(self.prompts, parameters)
+        self.note("cached", [one.num_cached_tokens for one in found])
+        return [list(one.outputs[0].token_ids) for one in found]
 
     def note_workers(self):
         real = loader.Loader.load_model
