@@ -9,7 +9,7 @@ import math
 from typing import Any, Dict, Iterator, Mapping, NamedTuple
 
 from .module_parts import some
-from .opening import find_or_make, open as open_store
+from .opening import find_or_make, open_weights
 from .store import Store
 from .torch import Shared
 
@@ -68,7 +68,7 @@ def committed_bytes(path: str) -> int:
 def first_or_reader(settings: Settings) -> Iterator[Store]:
     """The store with its lock: the writer's in the first engine, a reader's in all others, which wait for
     the first one. If the block raises, the lock is given back at once, and the next engine is the first."""
-    store = open_store(settings.path, "rw_or_ro", settings.timeout)
+    store = open_weights(settings.path, settings.timeout)
     try:
         yield store
     except BaseException:

@@ -11,7 +11,7 @@ import time
 from typing import Any, Optional
 
 from . import abi
-from .errors import Error, make
+from .errors import Error, Mismatch, make
 from .handle import milliseconds
 from .info import Info
 from .store import Store
@@ -108,6 +108,28 @@ def find_or_make(path: Any) -> Store:
     except FileExistsError:
         pass  # another process has just made it
     return Store(path)
+
+
+def open_weights(path: Any, timeout: Optional[float]) -> Store:
+    """The writer of a store without weights, or else a reader. Raises Mismatch for a sealed layout."""
+    check_for_weights(path)
+    return open(path, "rw_or_ro", timeout)
+
+
+def check_for_weights(path: Any) -> None:
+    """Makes the store at `path` if it is not there. Raises Mismatch if its layout is sealed: the grant of the
+    writer's lock would drop it, as where the path is that of a KV cache by mistake."""
+    store = find_or_make(path)
+    try:
+        if store.info.sealed:
+            raise Mismatch(
+                store.path,
+                "open",
+                "its layout is sealed, as that of a KV cache is, and weights would replace it; name an empty "
+                "store, or one that is not there",
+            )
+    finally:
+        store.close()
 
 
 def check_request(mode: str, reserve_bytes: int) -> None:

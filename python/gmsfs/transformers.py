@@ -17,7 +17,7 @@ from typing import Any, Dict, Optional
 import torch
 import transformers
 
-from .opening import open as open_store
+from .opening import open_weights
 from .torch import Shared, attach, publish
 
 # What differs between two copies of one model's configuration.
@@ -46,7 +46,7 @@ def from_pretrained(
     model_class = model_class or _find_class(source, config)
     dtype = _find_dtype(config, options)
     wanted = _fingerprint(model_class, config, dtype)
-    opened = open_store(store, "rw_or_ro", timeout)
+    opened = open_weights(store, timeout)
     try:
         if opened.writable:
             model = model_class.from_pretrained(source, config=config, **{**options, "dtype": dtype}).eval()

@@ -6,6 +6,7 @@ import os
 import threading
 
 import gmsfs
+from gmsfs import opening
 from support import MOUNT, SCRATCH, TIMEOUT, StoreCase
 
 
@@ -34,6 +35,13 @@ class Opening(StoreCase):
         with self.assertRaisesRegex(gmsfs.NotFound, f"{path}: .* {SCRATCH} is no gmsfs mount; see"):
             gmsfs.open(path, "rw", timeout=0)
         self.assertFalse(os.path.exists(path))
+
+    def test_weights_are_not_put_where_a_layout_is_sealed(self):
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.publish({"blocks": bytes(100)}, seal=True)
+        with self.assertRaisesRegex(gmsfs.Mismatch, f"{self.path}: .*its layout is sealed"):
+            opening.open_weights(self.path, TIMEOUT)
+        self.assertEqual(self.state(), "LAYOUT_COMMITTED")
 
     def test_a_name_that_no_store_can_have_is_told(self):
         with self.assertRaises(OSError):

@@ -163,6 +163,13 @@ class Newest(Stubbed):
         with self.assertRaisesRegex(gmsfs.Mismatch, both):
             self.start(other)
 
+    def test_a_store_of_a_kv_cache_keeps_it(self):
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.publish({"blocks": bytes(100)}, seal=True)
+        with self.assertRaisesRegex(gmsfs.Mismatch, "its layout is sealed"):
+            self.start()
+        self.assertEqual(self.state(), "LAYOUT_COMMITTED")
+
     def test_a_load_that_fails_leaves_the_store_empty_and_the_next_engine_loads(self):
         with self.assertRaises(FileNotFoundError):
             self.start(self.file("nothing"))

@@ -125,7 +125,7 @@ def interrupted():
     from gmsfs.vllm import ranks
 
     path = STORE + "-busy"
-    busy, real, at = gmsfs.open(path, "rw"), ranks.open_store, []
+    busy, real, at = gmsfs.open(path, "rw"), ranks.open_weights, []
 
     def interrupt():
         while not waiters(path):
@@ -137,13 +137,13 @@ def interrupted():
         threading.Thread(target=interrupt).start()
         return real(*arguments)
 
-    ranks.open_store = wait
+    ranks.open_weights = wait
     try:
         start(path)
     except KeyboardInterrupt:
         seconds = time.monotonic() - at[0]
     seen = {"seconds": seconds, "waiters": waiters(path)}
-    ranks.open_store = real
+    ranks.open_weights = real
     seen["timeout"] = error(start, path, {"timeout": 1})
     seen["waiters after it"] = waiters(path)
     busy.close()

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..errors import make
 from ..group import Group, open_group
-from ..opening import find_or_make, open as open_store
+from ..opening import check_for_weights, open as open_store, open_weights
 from ..store import Store
 from ..torch import Shared, attach, move_in, plan_module, publish
 
@@ -26,7 +26,7 @@ class Alone:
     """An engine of one rank."""
 
     def __init__(self, path: str, timeout: float) -> None:
-        self.store = open_store(path, "rw_or_ro", timeout)
+        self.store = open_weights(path, timeout)
         self.writable = self.store.writable
 
     def publish(self, module: Any, fingerprint: Dict[str, Any]) -> Shared:
@@ -94,7 +94,7 @@ class Rank:
         offer = None
         if self._rank == 0:
             for path in paths:
-                find_or_make(path).close()
+                check_for_weights(path)
             self._group = group = open_group(paths, "rw_or_ro", self._timeout)
             self._store = group[0]
             tokens = [store.token for store in group] if group.writable else []
