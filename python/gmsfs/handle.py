@@ -58,6 +58,7 @@ _AGAIN_SECONDS = 0.01
 _INTERRUPTS = 100
 _FOREVER = float("inf")
 
+_NO_MOUNT = "no such store, and its directory is no gmsfs mount; 'gmsfs status' lists the mounts"
 _exiting = False  # also None, once the interpreter has taken this module apart
 
 
@@ -83,6 +84,11 @@ def milliseconds(timeout: Optional[float]) -> Any:
     return math.ceil(timeout * 1000)
 
 
+def has_mount(path: str) -> bool:
+    """Whether the directory of this store is a gmsfs mount."""
+    return os.path.exists(os.path.join(os.path.dirname(path.rstrip("/")) or ".", "device"))
+
+
 def nothing() -> None:
     pass
 
@@ -103,9 +109,9 @@ class Handle:
         if b"\0" in encoded:
             raise ValueError(f"{self.path!r}: a path holds no NUL")
         pointer = ctypes.c_void_p()
-        self.check(
-            function, getattr(self.lib, function)(encoded, *arguments, ctypes.byref(pointer))
-        )
+        result = getattr(self.lib, function)(encoded, *arguments, ctypes.byref(pointer))
+        is_outside = result == -errno.ENOENT and not has_mount(self.path)
+        self.check(function, result, _NO_MOUNT if is_outside else "")
         self.pointer = pointer
 
     def _close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 from . import abi
 from .errors import Error, Mismatch, make
-from .handle import milliseconds
+from .handle import has_mount, milliseconds
 from .info import Info
 from .store import Store
 
@@ -97,12 +97,8 @@ def find_or_make(path: Any) -> Store:
     try:
         return Store(path)
     except Error as error:
-        if error.errno != errno.ENOENT:
+        if error.errno != errno.ENOENT or not has_mount(os.fsdecode(path)):
             raise
-        mount = os.path.dirname(os.fsdecode(path).rstrip("/")) or "."
-        if not os.path.exists(os.path.join(mount, "device")):
-            why = f"no such store, and none can be made: {mount} is no gmsfs mount; see 'gmsfs mount --help'"
-            raise make(errno.ENOENT, error.filename, "gmsfs_open", why) from None
     try:
         os.mkdir(path)
     except FileExistsError:
