@@ -187,8 +187,8 @@ def check_fingerprint(store: Store, fingerprint: Optional[Mapping[str, Any]]) ->
         raise Mismatch(
             store.path,
             "fingerprint",
-            "the store has none, as after 'gmsfs load', whose names are those of files and not always those of "
-            "a model; name an empty store, or one that is not there",
+            "the store has none, as after 'gmsfs load', whose names are those of files and not always those "
+            "of a model; name an empty store, or one that is not there",
         )
     try:
         theirs = json.loads(store.metadata[FINGERPRINT_KEY])

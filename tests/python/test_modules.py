@@ -231,7 +231,8 @@ class Modules(StoreCase):
 
     def test_a_store_without_a_fingerprint_fits_no_wanted_one(self):
         gmsfs.publish(self.path, {"weight": torch.ones(2)})
-        with self.assertRaisesRegex(gmsfs.Mismatch, f"{self.path}: .*the store has none, as after 'gmsfs load'"):
+        words = f"{self.path}: .*the store has none, as after 'gmsfs load'"
+        with self.assertRaisesRegex(gmsfs.Mismatch, words):
             self.attach(fingerprint={"model": "tiny"})
 
     def test_a_store_that_was_loaded_from_a_file_fits_a_module_with_its_names(self):

@@ -50,8 +50,8 @@ class Engine(forks.Fork):
         self.note_workers()
         if moment in MOMENTS:
             self.stop_before(*MOMENTS[moment])
-        usual = {"max_model_len": 128, "max_num_seqs": 4, "kv_cache_memory_bytes": 16 << 20, "dtype": "bfloat16"}
-        engine = LLM(model, enforce_eager=True, **{**usual, **options})
+        usual = {"max_model_len": 128, "max_num_seqs": 4, "kv_cache_memory_bytes": 16 << 20}
+        engine = LLM(model, enforce_eager=True, **{**usual, "dtype": "bfloat16", **options})
         self.note("tokens", self.generate(engine))
         if "worker_cls" in options:
             engine.sleep(1)

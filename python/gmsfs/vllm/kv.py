@@ -93,7 +93,7 @@ class KVConnector(KVConnectorBase_V1):  # type: ignore[misc]
     # ---- scheduler -------------------------------------------------------------------------------
 
     def set_xfer_handshake_metadata(self, metadata: Dict[int, Any]) -> None:
-        """vLLM 0.33 tells the same again after each wake_up(), and the contents are not those of the start."""
+        """vLLM 0.33 tells the contents at the start again after each wake_up(); they are others by then."""
         if metadata and self._misses_tiers:
             self._plan.adopt([found.tier for _, found in sorted(metadata.items())])
             self._misses_tiers = False
