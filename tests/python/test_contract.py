@@ -16,6 +16,26 @@ CONTRACTS = (
     ("vllm", ("0.21.0", "0.27.1", "0.32.0", "0.33.0"), vllm.HOOKS + vllm.WORKER_HOOKS),
     ("vllm", ("0.32.0", "0.33.0"), vllm.KV_HOOKS),
 )
+# Of vLLM's dataclasses, which a process cannot look up in the class: the fields that the package reads.
+LOADER_FIELDS = {
+    "vllm.config.load.LoadConfig": "device load_format model_loader_extra_config",
+    "vllm.config.model.ModelConfig": "dtype model quantization revision",
+    "vllm.config.parallel.ParallelConfig": "data_parallel_size enable_eplb enable_expert_parallel "
+    "pipeline_parallel_size rank tensor_parallel_size world_size",
+    "vllm.config.vllm.VllmConfig": "device_config model_config parallel_config weight_transfer_config",
+}
+KV_FIELDS = {
+    "vllm.config.cache.CacheConfig": "cache_dtype prefix_caching_hash_algo",
+    "vllm.config.kv_transfer.KVTransferConfig": "kv_connector_extra_config kv_load_failure_policy kv_role",
+    "vllm.config.parallel.ParallelConfig": "decode_context_parallel_size prefill_context_parallel_size",
+    "vllm.config.vllm.VllmConfig": "cache_config kv_transfer_config lora_config",
+    "vllm.v1.core.sched.output.CachedRequestData": "new_block_ids req_ids resumed_req_ids",
+    "vllm.v1.core.sched.output.SchedulerOutput": "num_scheduled_tokens scheduled_cached_reqs",
+    "vllm.v1.kv_cache_interface.KVCacheConfig": "kv_cache_groups num_blocks",
+    "vllm.v1.kv_cache_interface.KVCacheGroupSpec": "kv_cache_spec",
+    "vllm.v1.kv_cache_interface.UniformTypeKVCacheSpecs": "kv_cache_specs",
+    "vllm.v1.outputs.KVConnectorOutput": "invalid_block_ids",
+}
 
 
 class Contract(unittest.TestCase):
@@ -26,6 +46,16 @@ class Contract(unittest.TestCase):
                 for hook in wanted(hooks, version):
                     with self.subTest(engine=name, version=version, hook=hook.target):
                         release.check(hook.target, hook.arguments)
+
+    def test_every_release_has_every_field(self):
+        fields = ((CONTRACTS[1][1], LOADER_FIELDS), (CONTRACTS[2][1], KV_FIELDS))
+        for versions, owners in fields:
+            for version in versions:
+                release = Release(SOURCES, "vllm", version)
+                for owner, names in owners.items():
+                    for name in names.split():
+                        with self.subTest(version=version, field=f"{owner}.{name}"):
+                            release.check(f"{owner}.{name}", ())
 
     def test_a_name_and_an_argument_that_are_not_there_are_found(self):
         release = Release(SOURCES, "sglang", "0.5.23")
