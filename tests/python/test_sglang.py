@@ -3,6 +3,9 @@
 without its kernels."""
 
 import json
+import os
+import signal
+import time
 import unittest
 
 import forks
@@ -16,7 +19,8 @@ import sglang.srt.models.llama
 import torch
 import transformers
 
-from support import command
+import gmsfs
+from support import TIMEOUT, command
 
 PROMPTS = [[1, 2, 3, 4, 5], [400, 7]]
 SIZES = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "vocab_size": 512}
@@ -64,9 +68,27 @@ class Engine(forks.Fork):
 
 
 class Engines(forks.ForkCase):
-    def holders(self):
+    def sessions(self):
         with open(f"{self.path}/sessions", encoding="ascii") as file:
-            return len(file.readlines())
+            return file.readlines()
+
+    def holders(self):
+        return len(self.sessions())
+
+    def waits(self):
+        return any(" waiting " in line for line in self.sessions())
+
+    def test_ctrl_c_ends_a_start_that_waits(self):
+        model = self.file("llama")
+        forks.in_child(save_model, model)
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT):
+            engine = Engine(self, model, self.path)
+            self.wait_until(self.waits, "the engine does not wait")
+            start = time.monotonic()
+            os.killpg(engine.main, signal.SIGINT)  # as a terminal sends it
+            self.wait_until(lambda: not self.waits(), "a waiter is left")
+            self.assertLess(time.monotonic() - start, TIMEOUT / 60)
+            self.wait_until(lambda: not engine.is_alive(), f"it goes on: {engine.text()[-4000:]}")
 
     def test_engines_share_a_llama_sleep_and_outlive_each_other(self):
         model = self.file("llama")
