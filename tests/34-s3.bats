@@ -60,7 +60,7 @@ lists() { # TREE NAME...
     printf 'aws_access_key_id = AKIDEXAMPLE\r\naws_secret_access_key = SECRET\naws_session_token=TOKEN\n' \
         >>"$T/.aws/credentials"
     printf '[profile test]\nregion = eu-test-1\nendpoint_url = %s/s3/\n' "$WEB" >"$T/.aws/config"
-    AWS_PROFILE=test gets s3://TOKENs/a.json TOKENs/a.json
+    AWS_PROFILE='test' gets s3://TOKENs/a.json TOKENs/a.json
     AWS_PROFILE=none refuses s3://TOKENs/a.json "^EINVAL: .*profile 'none'"
 }
 

@@ -52,11 +52,11 @@ bool url_decode(char *text)
 char *url_join(const char *folder, const char *name)
 {
     const size_t bytes = strlen(folder);
-    char *url = malloc(bytes + 1 + 3 * strlen(name) + 1), *end = url + bytes;
+    char *url = malloc(bytes + 1 + 3 * strlen(name) + 1), *end;
 
     if (!url)
         return NULL;
-    memcpy(url, folder, bytes);
+    end = stpcpy(url, folder);
     if (bytes > 0 && folder[bytes - 1] != '/')
         *end++ = '/';
     url_encode(end, name, URL_KEEP_SLASHES);
