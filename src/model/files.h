@@ -15,10 +15,9 @@
 #include <stddef.h>
 
 /*
- * Opens every file of one directory, at any depth, or the named files by their last names. Symbolic
- * links in the directory are followed inside of it, and from snapshots/REVISION of a hub's cache
- * into its blobs/. -EINVAL for another link, a special file, or a path that no entry can have; on
- * success the caller calls safetensors_close().
+ * Opens every file of one tree, at any depth, or the named files by their last names. -EINVAL for a
+ * path that no entry can have, or a link that source_list() refuses; on success the caller calls
+ * safetensors_close().
  */
 int files_open(struct source *source, const char *const *paths, size_t count, struct model **files,
                struct failure *failure);

@@ -97,8 +97,11 @@ struct source_list {
 };
 
 /*
- * Lists a tree: the files and folders right below it; or, if is_deep, all files at any depth. Names
- * that begin with a dot are in no list. `folder` is a name in the tree; NULL: the tree itself.
+ * Lists a tree: the files and folders right below it; or, if is_deep, all files at any depth.
+ * `folder` is a name in the tree; NULL: the tree itself. Names that begin with a dot are only in a
+ * deep list of a directory. That list also has the targets of symbolic links that lie in the
+ * directory, and of links to files of the hub's cache that it is in; -EINVAL, by name, for another
+ * link or a special file.
  */
 int source_list(struct source *source, const char *tree, const char *folder, bool is_deep,
                 struct source_list *list, struct failure *failure);

@@ -14,53 +14,26 @@
 
 /* ---- lists --------------------------------------------------------------------------------- */
 
-/* Returns true for a directory; through links, unless is_deep: they could lead out, and in circles.
- */
-static bool is_folder(int dir, const struct dirent *entry, bool is_deep)
+static bool is_folder(int dir, const struct dirent *entry)
 {
     struct stat status;
 
     if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
         return entry->d_type == DT_DIR;
-    return fstatat(dir, entry->d_name, &status, is_deep ? AT_SYMLINK_NOFOLLOW : 0) == 0 &&
-           S_ISDIR(status.st_mode);
+    return fstatat(dir, entry->d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
 }
 
-static int list_directory(int above, const char *path, const char *prefix, bool is_deep,
-                          struct source_list *list);
-
-static int list_entry(int dir, const struct dirent *entry, const char *prefix, bool is_deep,
-                      struct source_list *list)
+static int list_directory(const char *path, struct source_list *list)
 {
-    bool is_below = is_folder(dir, entry, is_deep);
-    SCOPED_FREE char *name = source_join(prefix, entry->d_name);
-
-    if (!name)
-        return -ENOMEM;
-    if (is_below && is_deep)
-        return list_directory(dir, entry->d_name, name, true, list);
-    return source_list_add(list, name, UINT64_MAX, is_below);
-}
-
-/* The kernel bounds the depth: a path that is too long cannot be opened. */
-static int list_directory(int above, const char *path, const char *prefix, bool is_deep,
-                          struct source_list *list)
-{
-    int fd = openat(above, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = opendir(path);
     struct dirent *entry;
+    int error = 0;
 
-    if (!dir) {
-        error = -errno;
-        if (fd >= 0)
-            close(fd);
-        return error;
-    }
-    if (strlen(prefix) > SOURCE_MAX_NAME_BYTES)
-        error = -ENAMETOOLONG;
+    if (!dir)
+        return -errno;
     while (!error && (entry = readdir(dir)))
         if (entry->d_name[0] != '.')
-            error = list_entry(fd, entry, prefix, is_deep, list);
+            error = source_list_add(list, entry->d_name, UINT64_MAX, is_folder(dirfd(dir), entry));
     closedir(dir);
     return error;
 }
@@ -69,9 +42,12 @@ int source_files_list(void *state, const char *tree, const char *folder, bool is
                       struct source_list *list, struct failure *failure)
 {
     SCOPED_FREE char *path = folder ? source_join(tree, folder) : strdup(tree);
-    int error = path ? list_directory(AT_FDCWD, path, "", is_deep, list) : -ENOMEM;
+    int error;
 
     (void)state;
+    if (path && is_deep)
+        return source_files_tree(path, list, failure);
+    error = path ? list_directory(path, list) : -ENOMEM;
     return error ? source_fail(failure, error, tree, "cannot list it: %s", failure_reason(error))
                  : 0;
 }

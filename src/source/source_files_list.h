@@ -8,6 +8,11 @@
 int source_files_list(void *state, const char *tree, const char *folder, bool is_deep,
                       struct source_list *list, struct failure *failure);
 
+/* Lists all files below a directory, hidden ones too (source_files_tree.c). Symbolic links are
+ * followed inside of it, and from snapshots/REVISION of a hub's cache to files in its blobs/.
+ * -EINVAL for another link or a special file. */
+int source_files_tree(const char *tree, struct source_list *list, struct failure *failure);
+
 /* Searches for a file that a download tool removes or renames when it has finished: beside the
  * model, in the hub's .cache below it, or in the blobs of the hub's cache. */
 void source_files_tell_unfinished(void *state, const char *tree, char *text, size_t room);
