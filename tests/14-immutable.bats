@@ -12,8 +12,6 @@ load gmsctl
 
 setup() {
     common_setup
-    [[ $BACKEND == host || $BATS_TEST_DESCRIPTION == *'any kind of memory'* ]] ||
-        skip 'memory of a GPU cannot be sealed'
     start_mount
     W=$M/weights
     # a writer with a descriptor of one allocation
@@ -36,6 +34,7 @@ is_immutable() {
     assert_eq "$(head -c 5 "$W/allocations/a")" hello
 }
 
+# bats test_tags=host
 @test "the word immutable on commit makes the layout immutable, any other does not" {
     (
         exec 3<>"$W/lock"
@@ -59,6 +58,7 @@ is_immutable() {
     fi
 }
 
+# bats test_tags=host
 @test "an allocation of an immutable layout cannot be opened for writing, by root neither" {
     make_immutable
     run_logged '!' bash -c 'echo x >>"$1/allocations/a"' sh "$W"
@@ -71,6 +71,7 @@ is_immutable() {
     is_immutable
 }
 
+# bats test_tags=host
 @test "a writer begins with nothing, and an abort leaves the immutable layout" {
     make_immutable
     before=$(cat "$W/layout_hash")
@@ -81,6 +82,7 @@ is_immutable() {
     assert_eq "$(cat "$W/layout_hash")" "$before"
 }
 
+# bats test_tags=host
 @test "a plain commit replaces an immutable layout, and gives its memory back" {
     make_immutable
     run_logged -0 bash -ec 'exec 3<>"$1/lock"; truncate -s 10 "$1/allocations/b"
@@ -90,6 +92,7 @@ is_immutable() {
     wait_until 5 used_is 2097152
 }
 
+# bats test_tags=host
 @test "a process that has the memory mapped for writing fails the commit, and is named" {
     expect EBUSY "${WRITER[@]}" map-memory 0 commit-flags 16
     assert_eq "$(info_of weights '"\(.state) \(.immutable)"')" 'EMPTY false'
@@ -99,12 +102,14 @@ is_immutable() {
     assert_eq "$(info_of weights '"\(.mappable) \(.last_error)"')" 'true null'
 }
 
+# bats test_tags=host
 @test "the process that wrote the memory cannot write it after an immutable commit" {
     expect EPERM "${WRITER[@]}" poke 0 0 hello commit-flags 16 poke 0 0 jello
     is_immutable
     expect EPERM "${WRITER[@]}" commit-flags 16 map-memory 0
 }
 
+# bats test_tags=host
 @test "memory committed before without the word is immutable by promise, and info says so" {
     ctl "${WRITER[@]}" poke 0 0 hello commit
     ctl open "$W/ctl" rw acquire rw 0 commit-flags 16
@@ -113,6 +118,7 @@ is_immutable() {
     run_logged '!' bash -c 'echo x >>"$1/allocations/a"' sh "$W"
 }
 
+# bats test_tags=host
 @test "a user who may only read gets memory that cannot be written, and no writer's open" {
     requires root
     make_immutable
@@ -125,6 +131,7 @@ is_immutable() {
     is_immutable
 }
 
+# bats test_tags=host
 @test "a demoted store is not mappable, and is again when it is back" {
     stop_mount
     start_mount host_size=64M
@@ -138,6 +145,7 @@ is_immutable() {
     is_immutable
 }
 
+# bats test_tags=host
 @test "kill -9 of the worker, before and after the commit, loses no seal" {
     (
         exec 3<>"$W/lock"
@@ -151,6 +159,7 @@ is_immutable() {
     run_logged '!' bash -c 'echo x >>"$1/allocations/a"' sh "$W"
 }
 
+# bats test_tags=host
 @test "an upgrade keeps an immutable layout and its seals" {
     requires root
     make_immutable
@@ -160,6 +169,7 @@ is_immutable() {
 
 # ---- by the command --------------------------------------------------------------------------
 
+# bats test_tags=host
 @test "load --immutable seals, a load replaces it whole, and a failed one leaves it" {
     write_tensors "$T/one.safetensors" 5000000 3
     write_tensors "$T/two.safetensors" 4096
@@ -171,6 +181,7 @@ is_immutable() {
     assert_eq "$(info_of weights '"\(.immutable) \(.mappable) \(.entries)"')" 'false false 1'
 }
 
+# bats test_tags=host
 @test "image load --immutable seals the memory that it makes" {
     make_immutable
     cli -0 image save "$W" "$T/image"
@@ -181,6 +192,7 @@ is_immutable() {
     assert_eq "$(info_of weights .immutable)" false
 }
 
+# bats test_tags=host
 @test "ls and status say that a store is immutable" {
     make_immutable
     cli -0 ls "$W"
@@ -191,6 +203,7 @@ is_immutable() {
     assert_eq "$("$GMSFS" status --json "$M" | jq '[.. | .immutable? // empty] | any')" true
 }
 
+# bats test_tags=host
 @test "load --group --immutable seals each store" {
     write_tensors "$T/one.safetensors" 5000
     mkdir "$M/other"

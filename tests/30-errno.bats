@@ -173,7 +173,7 @@ setup() {
 @test "EINVAL: a commit that is only checked tells its outcome, and publishes nothing" {
     expect EINVAL open "$W/lock" rw open "$W/allocations/hollow" rwc use 0 commit-flags 4
     assert_match "$(info_of weights .last_error)" hollow
-    expect EINVAL open "$W/lock" rw commit-flags 16
+    expect EINVAL open "$W/lock" rw commit-flags 32
     expect EINVAL open "$W/lock" rw commit-flags 9
     expect ENOLCK open "$W/ctl" rw commit-flags 4
     ctl open "$W/lock" rw open "$W/allocations/spool" rwc pwrite 0 bytes use 0 commit-flags 5 use 1 \
