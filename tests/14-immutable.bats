@@ -39,12 +39,25 @@ is_immutable() {
     (
         exec 3<>"$W/lock"
         printf 'hello' >"$W/allocations/a"
-        echo immutably >"$W/commit"
+        echo commit >"$W/commit"
     )
     assert_eq "$(info_of weights .immutable)" false
     make_immutable
     is_immutable
     assert_eq "$(info_of weights .last_error)" null
+}
+
+# bats test_tags=host
+@test "a text that resembles the word immutable commits nothing" {
+    (
+        exec 3<>"$W/lock"
+        printf 'hello' >"$W/allocations/a"
+        for word in IMMUTABLE Immutable immutable! 'immutable now'; do
+            run_logged '!' bash -c 'printf "%s\n" "$1" >"$2/commit"' sh "$word" "$W"
+            assert_match "$output" 'Invalid argument'
+        done
+    )
+    assert_eq "$(cat "$W/state")" EMPTY
 }
 
 @test "on any kind of memory the layout is immutable, and info says where it cannot be mapped" {

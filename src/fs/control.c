@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define ORDER_BYTES 64u
 
@@ -15,16 +16,22 @@ static void reply_all_written(struct fs_request *request, const struct service_a
     fuse_reply_write(request->req, request->bytes);
 }
 
-/* Reads the one word that changes what a commit does. */
-static uint32_t read_commit_flags(const char *from, size_t size)
+/* Reads the one word that changes what a commit does. -EINVAL for a text that only resembles it: a
+ * commit cannot be taken back. */
+static int read_commit_flags(const char *from, size_t size, uint32_t *flags)
 {
     static const char word[] = "immutable";
     size_t bytes = sizeof word - 1;
-    if (size < bytes || memcmp(from, word, bytes) != 0)
+    *flags = 0;
+    if (size < bytes || strncasecmp(from, word, bytes) != 0)
         return 0;
+    bool is_word = memcmp(from, word, bytes) == 0;
     while (bytes < size && strchr(" \t\n", from[bytes]))
         bytes++;
-    return bytes == size ? CORE_COMMIT_IMMUTABLE : 0;
+    if (!is_word || bytes != size)
+        return -EINVAL;
+    *flags = CORE_COMMIT_IMMUTABLE;
+    return 0;
 }
 
 /* Ends the session that the file joined when it was opened, otherwise the session of which the
@@ -36,8 +43,11 @@ static void end_session(fuse_req_t req, const struct node *node, const char *fro
     struct fs *fs = fs_of(req);
     struct service_caller caller;
     struct service_actor by;
+    uint32_t flags = 0;
     int error = fs_get_actor(req, node->store->id, &caller, &by);
     by.file = fh;
+    if (!error && node->kind == NODE_COMMIT)
+        error = read_commit_flags(from, size, &flags);
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -47,8 +57,7 @@ static void end_session(fuse_req_t req, const struct node *node, const char *fro
         return;
     request->bytes = size;
     if (node->kind == NODE_COMMIT)
-        error = service_commit(fs->service, &by, read_commit_flags(from, size), no_group,
-                               &request->service);
+        error = service_commit(fs->service, &by, flags, no_group, &request->service);
     else if (node->kind == NODE_SEAL)
         error = service_commit(fs->service, &by, CORE_COMMIT_SEAL, no_group, &request->service);
     else
