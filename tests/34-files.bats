@@ -318,6 +318,30 @@ load_directory() {
     assert_eq "$(find "$F" -type f -printf '%P %s')" 'none 0'
 }
 
+@test "files of several models are kept without tensors, and the command says why" {
+    make_directory
+    cp "$D/model.safetensors" "$D/a.safetensors"
+    mv "$D/model.safetensors" "$D/b.safetensors"
+    cli load --files "$W" "$D"
+    assert_match "$output" "the files are kept without tensors: .*more than one model: 'a.safetensors', 'b.safetensors'"
+    assert_match "$output" '17 files with 0 tensors'
+}
+
+@test "an index without the files that it names does not replace a store" {
+    local index=$T/model.safetensors.index.json
+    load_directory
+    printf '{"weight_map":{"x":"model-00001-of-00001.safetensors"}}' >"$index"
+    cli -1 load --files "$W" "$index"
+    assert_match "$output" 'this index would be kept without the files that it names; name these'
+    diff -r "$D" "$F"
+}
+
+@test "gmsfs save tells of the files that a store keeps besides its tensors" {
+    load_directory
+    cli save "$W" "$T/saved.safetensors"
+    assert_match "$output" "the store keeps 16 files besides: 'cp -a $W/files DIRECTORY' copies them"
+}
+
 is_at_rest() {
     state_is weights EMPTY || state_is weights COMMITTED
 }

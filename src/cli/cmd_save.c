@@ -38,6 +38,10 @@ static void save_print_result(const struct save *save, uint64_t start_ms)
 
     if (save->quiet)
         return;
+    if (save->tensors.files)
+        fprintf(stderr, "the store keeps %zu %s besides: 'cp -a %s/files DIRECTORY' copies %s\n",
+                save->tensors.files, save->tensors.files == 1 ? "file" : "files", save->store,
+                save->tensors.files == 1 ? "it" : "them");
     if (save->tensors.others == 1)
         fputs("1 entry that describes no tensor in memory was not saved\n", stderr);
     else if (save->tensors.others)

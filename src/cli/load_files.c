@@ -3,6 +3,7 @@
 #include "cli/load.h"
 
 #include "base/number.h"
+#include "cli/ui.h"
 #include "model/files.h"
 
 #include <errno.h>
@@ -42,16 +43,43 @@ static int files_bind(struct load *load, struct failure *failure)
     return 0;
 }
 
+/* An index alone would replace the model that it is of. */
+static int files_check_index(const struct load *load)
+{
+    static const char suffix[] = ".safetensors.index.json";
+
+    for (size_t i = 0; i < load->model->tensor_count; i++) {
+        const char *path = files_path(&load->model->tensors[i]);
+        size_t bytes = strlen(path);
+
+        if (!strchr(path, '/') && bytes >= strlen(suffix) &&
+            strcmp(path + bytes - strlen(suffix), suffix) == 0) {
+            cli_error("%s: this index would be kept without the files that it names; name these "
+                      "too, or their directory",
+                      path);
+            return CLI_FAILURE;
+        }
+    }
+    return CLI_OK;
+}
+
 int load_open_files(struct load *load)
 {
     struct failure failure;
+    int error = files_open(load->source, load->files, load->file_count, &load->model, &failure);
 
-    if (files_open(load->source, load->files, load->file_count, &load->model, &failure) != 0 ||
-        files_open_model(load->source, load->files, load->file_count, &load->bound, &failure) !=
-            0 ||
-        (load->bound && files_bind(load, &failure) != 0))
+    if (!error)
+        error =
+            files_open_model(load->source, load->files, load->file_count, &load->bound, &failure);
+    if (error == -ENOTUNIQ) {
+        ui_line(stderr, "the files are kept without tensors: %s", failure.text);
+        return CLI_OK;
+    }
+    if (!error && load->bound)
+        error = files_bind(load, &failure);
+    if (error)
         return cli_failure(&failure);
-    return CLI_OK;
+    return load->bound ? CLI_OK : files_check_index(load);
 }
 
 void load_free_files(struct load *load)

@@ -2,6 +2,7 @@
 #include "cli/reader.h"
 
 #include "base/array.h"
+#include "base/file_entry.h"
 #include "cli/cli.h"
 #include "cli/store_connect.h"
 #include "cli/store_explain.h"
@@ -170,7 +171,10 @@ static int reader_add(const struct reader *reader, const struct gmsfs_layout_ent
     if (error == -ENOMEM)
         return cli_out_of_memory();
     if (error == -ENOENT) {
-        tensors->others += strcmp(entry->key, SAFETENSORS_METADATA_KEY) != 0;
+        if (strncmp(entry->key, FILE_ENTRY_PREFIX, FILE_ENTRY_PREFIX_BYTES) == 0)
+            tensors->files++;
+        else
+            tensors->others += strcmp(entry->key, SAFETENSORS_METADATA_KEY) != 0;
         return CLI_OK;
     }
     if (!error) {

@@ -36,6 +36,7 @@ struct reader_tensor {
 struct reader_tensors {
     struct reader_tensor *list; /* as they lie in the store: by rank, offset, name */
     size_t count;
+    size_t files;  /* number of files that the store keeps whole */
     size_t others; /* number of entries that describe no tensor in memory, without __metadata__ */
     uint64_t size_bytes;
 };

@@ -161,7 +161,7 @@ static int open_model_of(struct source *source, const char *tree, struct model *
     int error = model_find(source, tree, &files, &count, failure);
 
     if (error)
-        return error == -ENOENT || error == -ENOTUNIQ ? 0 : error;
+        return error == -ENOENT ? 0 : error;
     return model_open_added(source, files, count, model, failure);
 }
 
