@@ -85,7 +85,7 @@ int backings_make(struct backings *backings)
     backings->fd = -1;
     if (!privileges_may_register())
         return 0;
-    backings->fd = memfd_create("backings", MFD_CLOEXEC);
+    backings->fd = memfd_create("journal-backings", MFD_CLOEXEC);
     return backings->fd < 0 ? -errno : note_last(backings, 0);
 }
 
