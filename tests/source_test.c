@@ -10,7 +10,7 @@
  *   huge      each file is announced with more bytes than a file can have
  *   names=X   the list also has the name X
  */
-#include "source/source_backend.h"
+#include "source/source_files_list.h"
 
 #include "base/clock.h"
 #include "base/file_io.h"
@@ -99,9 +99,13 @@ static int test_list(void *state, const char *tree, const char *folder, bool is_
     SCOPED_FREE char *path = make_path(tree, NULL);
     const char *more = find_fault(tree, "names");
     int error = more ? source_list_add(list, more, 1, false) : 0;
+    struct source_files files = {0};
 
     (void)state;
-    return error ? error : source_files.list(NULL, path, folder, is_deep, list, failure);
+    if (!error)
+        error = source_files.list(&files, path, folder, is_deep, list, failure);
+    source_files_unbound(&files.bounds);
+    return error;
 }
 
 static int test_add(void *state, struct source_item *item, struct failure *failure)

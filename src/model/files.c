@@ -64,7 +64,7 @@ static int add_tree(struct model *files, const char *tree, struct failure *failu
 {
     struct source_list list = {0};
     int error = source_list(files->source, tree, NULL, true, &list, failure);
-    unsigned flags = list.count > FILES_HELD_OPEN ? SOURCE_IN_TURN : 0;
+    unsigned flags = SOURCE_LISTED | (list.count > FILES_HELD_OPEN ? SOURCE_IN_TURN : 0);
 
     for (size_t i = 0; !error && i < list.count; i++)
         error = check_path(tree, list.entries[i].name, failure);

@@ -119,6 +119,7 @@ void source_tell_unfinished(struct source *source, const char *tree, char *text,
 enum source_add_flags {
     SOURCE_NO_LINKS = 1u << 0, /* a symbolic link is refused: -ELOOP */
     SOURCE_IN_TURN = 1u << 1,  /* one of so many files that none is held open between two reads */
+    SOURCE_LISTED = 1u << 2,   /* a name of a deep list, by whose rules a link is judged again */
 };
 
 /*

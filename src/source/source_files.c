@@ -2,17 +2,20 @@
 /* Files of this machine, by their paths. */
 #include "source/source_files_list.h"
 
+#include "base/fd_path.h"
 #include "base/file_io.h"
 #include "gmsfs_abi.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CONTROL_SUFFIX ".aria2"
@@ -23,27 +26,35 @@
 #define DIRECT_BYTES  ((size_t)4 << 20)
 #define PAGE_BYTES    ((size_t)4096)
 
-/* Of all files of one source. */
-struct files {
-    enum direct_use use;
-};
-
 /* One file. */
 struct files_file {
     char *path;
     int flags; /* of open(2) */
     int fd;    /* -1: opened for each read */
+    /* As the file was when it was added. */
+    dev_t device;
+    ino_t inode;
+    off_t size_bytes;
+    struct timespec mtime;
 };
 
 static int files_open(void **state, struct failure *failure)
 {
-    struct files *files = calloc(1, sizeof(*files));
+    struct source_files *files = calloc(1, sizeof(*files));
 
     if (!files)
         return failure_no_memory(failure);
     files->use = DIRECT_NEVER;
     *state = files;
     return 0;
+}
+
+static void files_close(void *state)
+{
+    struct source_files *files = state;
+
+    source_files_unbound(&files->bounds);
+    free(files);
 }
 
 static bool files_is_tree(const char *place)
@@ -102,6 +113,29 @@ static int check_status(const struct files_file *file, struct stat *status, stru
     return file->flags & O_NOFOLLOW ? 0 : check_finished(path, failure);
 }
 
+/* Judges by the rules of a deep list where an open file lies: since it was listed, a link may have
+ * come into its place. */
+static int check_place(struct source_files *files, const struct source_item *item,
+                       const struct files_file *file, struct failure *failure)
+{
+    char real[PATH_MAX];
+    int error = source_files_bound(&files->bounds, item->place, failure);
+    ssize_t bytes = error ? 0 : readlink(fd_path(file->fd).text, real, sizeof(real) - 1);
+
+    if (error)
+        return error;
+    if (bytes < 0)
+        return source_fail(failure, -errno, file->path, "cannot find its place in /proc: %s",
+                           strerror(errno));
+    real[bytes] = '\0';
+    if (source_files_is_within(&files->bounds, real))
+        return 0;
+    return source_fail(failure, -EINVAL, file->path,
+                       "leads to '%.300s' by now, outside of the directory; load the directory "
+                       "when nothing changes it",
+                       real);
+}
+
 static void drop_file(struct files_file *file)
 {
     file_close_fd(&file->fd);
@@ -137,8 +171,13 @@ static int64_t get_mtime(const struct stat *status)
     return ns;
 }
 
-static int describe(struct source_file *file, const struct stat *status, struct failure *failure)
+static int describe(struct source_file *file, struct files_file *own, const struct stat *status,
+                    struct failure *failure)
 {
+    own->device = status->st_dev;
+    own->inode = status->st_ino;
+    own->size_bytes = status->st_size;
+    own->mtime = status->st_mtim;
     file->size_bytes = (uint64_t)status->st_size;
     file->mtime_ns = get_mtime(status);
     if (asprintf(&file->identity, "%ju:%ju", (uintmax_t)status->st_dev,
@@ -154,14 +193,15 @@ static int files_add(void *state, struct source_item *item, struct failure *fail
     struct stat status;
     int error;
 
-    (void)state;
     if (!file)
         return failure_no_memory(failure);
     file->fd = open(file->path, file->flags);
     error = file->fd < 0 ? fail_open(file->path, -errno, failure)
                          : check_status(file, &status, failure);
+    if (!error && item->name && item->flags & SOURCE_LISTED)
+        error = check_place(state, item, file, failure);
     if (!error)
-        error = describe(&item->file, &status, failure);
+        error = describe(&item->file, file, &status, failure);
     if (error) {
         drop_file(file);
         return error;
@@ -178,8 +218,16 @@ static void files_drop(void *state, struct source_item *item)
     drop_file(item->own);
 }
 
-/* Returns a descriptor to read from, or a negative errno; *own: to close afterwards, or -1. */
-static int use_file(const struct source_item *item, int *own)
+static bool is_unchanged(const struct files_file *file, const struct stat *status)
+{
+    return status->st_dev == file->device && status->st_ino == file->inode &&
+           status->st_size == file->size_bytes && status->st_mtim.tv_sec == file->mtime.tv_sec &&
+           status->st_mtim.tv_nsec == file->mtime.tv_nsec;
+}
+
+/* Returns a descriptor to read from, or a negative errno: -ESTALE with the reason; *own: to close
+ * afterwards, or -1. */
+static int use_file(const struct source_item *item, int *own, struct failure *failure)
 {
     const struct files_file *file = item->own;
     struct stat status;
@@ -189,7 +237,11 @@ static int use_file(const struct source_item *item, int *own)
     *own = open(file->path, file->flags);
     if (*own < 0 || fstat(*own, &status) < 0)
         return -errno;
-    return S_ISREG(status.st_mode) ? *own : -ENOTSUP;
+    if (is_unchanged(file, &status))
+        return *own;
+    return failure_set(failure, -ESTALE,
+                       "it is another file than at the start, or was changed; load it again when "
+                       "nothing changes it");
 }
 
 /* Other file systems know the ioctl not, or by another length, which its number has in it. */
@@ -197,7 +249,8 @@ static bool files_find_store(void *state, const struct source_item *item, uint8_
 {
     struct gmsfs_ioc_info from = {0};
     SCOPED_CLOSE int own = -1;
-    int fd = use_file(item, &own);
+    struct failure unused;
+    int fd = use_file(item, &own, &unused);
 
     (void)state;
     if (fd < 0 || ioctl(fd, GMSFS_IOC_INFO, &from) < 0)
@@ -212,10 +265,9 @@ static int files_read(void *state, const struct source_item *item, uint64_t offs
                       void *bytes, size_t size_bytes, struct failure *failure)
 {
     SCOPED_CLOSE int own = -1;
-    int fd = use_file(item, &own);
+    int fd = use_file(item, &own, failure);
 
     (void)state;
-    (void)failure;
     return fd < 0 ? fd : file_read_at(fd, bytes, size_bytes, offset_bytes);
 }
 
@@ -258,13 +310,12 @@ static int files_copy(void *state, const struct source_item *item, uint64_t offs
                       uint64_t size_bytes, struct source_receiver *receiver,
                       struct failure *failure)
 {
-    const struct files *files = state;
+    const struct source_files *files = state;
     SCOPED_CLOSE int own = -1;
     struct direct_file from;
-    int fd = use_file(item, &own), error = 0;
+    int fd = use_file(item, &own, failure), error = 0;
     size_t step;
 
-    (void)failure;
     if (fd < 0)
         return fd;
     direct_open(&from, fd, files->use, offset_bytes, size_bytes);
@@ -279,20 +330,20 @@ static int files_copy(void *state, const struct source_item *item, uint64_t offs
 static void files_prepare(void *state, enum direct_use direct, uint64_t read_bytes,
                           uint64_t taken_bytes)
 {
-    struct files *files = state;
+    struct source_files *files = state;
 
     files->use = direct_choose(direct, read_bytes, taken_bytes);
 }
 
 static unsigned files_threads(void *state)
 {
-    const struct files *files = state;
+    const struct source_files *files = state;
 
     return (unsigned)direct_threads(0, files->use != DIRECT_NEVER);
 }
 
 const struct source_backend source_files = {.open = files_open,
-                                            .close = free,
+                                            .close = files_close,
                                             .is_tree = files_is_tree,
                                             .list = source_files_list,
                                             .tell_unfinished = source_files_tell_unfinished,

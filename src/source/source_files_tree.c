@@ -23,8 +23,7 @@ struct level {
 struct walk {
     struct source_list *list;
     struct failure *failure;
-    char *root;  /* real path of the tree */
-    char *blobs; /* and of blobs/ of the hub's cache that it lies in; NULL if in none */
+    const struct source_files_bounds *bounds;
 };
 
 static int fail_system(const struct walk *walk, const char *path, const char *doing)
@@ -40,6 +39,11 @@ static bool lies_in(const char *path, const char *directory)
 
     return directory && strncmp(path, directory, bytes) == 0 &&
            (path[bytes] == '/' || strcmp(directory, "/") == 0);
+}
+
+bool source_files_is_within(const struct source_files_bounds *bounds, const char *path)
+{
+    return lies_in(path, bounds->root) || lies_in(path, bounds->blobs);
 }
 
 static bool is_above(const struct level *level, const struct stat *status)
@@ -61,7 +65,8 @@ static int follow(const struct walk *walk, const char *path, const struct level 
     if (S_ISDIR(status->st_mode) && is_above(above, status))
         return source_fail(walk->failure, -EINVAL, path,
                            "is a link to a directory that it lies in; remove it");
-    if (lies_in(real, walk->root) || (lies_in(real, walk->blobs) && S_ISREG(status->st_mode)))
+    if (lies_in(real, walk->bounds->root) ||
+        (S_ISREG(status->st_mode) && source_files_is_within(walk->bounds, real)))
         return 0;
     return source_fail(
         walk->failure, -EINVAL, path,
@@ -136,31 +141,51 @@ static int list_below(const struct walk *walk, const char *path, const char *pre
 }
 
 /* blobs/ stands beside snapshots/ in a hub's cache. */
-static int find_blobs(struct walk *walk)
+static int find_blobs(struct source_files_bounds *bounds, struct failure *failure)
 {
     SCOPED_FREE char *blobs = NULL;
-    const char *revision = strrchr(walk->root, '/');
-    size_t above = (size_t)(revision - walk->root), bytes = strlen("/snapshots");
+    const char *revision = strrchr(bounds->root, '/');
+    size_t above = (size_t)(revision - bounds->root), bytes = strlen("/snapshots");
 
     if (above < bytes || memcmp(revision - bytes, "/snapshots", bytes) != 0)
         return 0;
-    if (asprintf(&blobs, "%.*s/blobs", (int)(above - bytes), walk->root) < 0)
-        return failure_no_memory(walk->failure);
-    walk->blobs = realpath(blobs, NULL);
+    if (asprintf(&blobs, "%.*s/blobs", (int)(above - bytes), bounds->root) < 0)
+        return failure_no_memory(failure);
+    bounds->blobs = realpath(blobs, NULL);
     return 0;
 }
 
-int source_files_tree(const char *tree, struct source_list *list, struct failure *failure)
+int source_files_bound(struct source_files_bounds *bounds, const char *tree,
+                       struct failure *failure)
 {
-    struct walk walk = {.list = list, .failure = failure, .root = realpath(tree, NULL)};
     int error;
 
-    if (!walk.root)
-        return fail_system(&walk, tree, "find this directory");
-    error = find_blobs(&walk);
-    if (!error)
-        error = list_below(&walk, tree, "", NULL);
-    free(walk.root);
-    free(walk.blobs);
-    return error;
+    if (bounds->tree && strcmp(bounds->tree, tree) == 0)
+        return 0;
+    source_files_unbound(bounds);
+    bounds->root = realpath(tree, NULL);
+    if (!bounds->root) {
+        error = -errno;
+        return source_fail(failure, error, tree, "cannot find this directory: %s",
+                           strerror(-error));
+    }
+    bounds->tree = strdup(tree);
+    return bounds->tree ? find_blobs(bounds, failure) : failure_no_memory(failure);
+}
+
+void source_files_unbound(struct source_files_bounds *bounds)
+{
+    free(bounds->tree);
+    free(bounds->root);
+    free(bounds->blobs);
+    *bounds = (struct source_files_bounds){0};
+}
+
+int source_files_tree(struct source_files_bounds *bounds, const char *tree,
+                      struct source_list *list, struct failure *failure)
+{
+    const struct walk walk = {.list = list, .failure = failure, .bounds = bounds};
+    int error = source_files_bound(bounds, tree, failure);
+
+    return error ? error : list_below(&walk, tree, "", NULL);
 }

@@ -6,6 +6,7 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -332,6 +333,86 @@ TAP_TEST(a_link_is_followed_unless_that_is_refused)
     require(symlink("a.bin", link) == 0);
     check_int(source_add(source, directory, "link", 0, &file, &failure), 0);
     check_int(source_add(source, directory, "link", SOURCE_NO_LINKS, &file, &failure), -ELOOP);
+    require(unlink(link) == 0);
+    source_close(source);
+    remove_files();
+}
+
+/* ---- files that change --------------------------------------------------------------------- */
+
+/* Puts another file of the same size and times in the place of a.bin. */
+static void replace_file(void)
+{
+    char path[64], other[64];
+    struct stat status;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/a.bin", directory);
+    snprintf(other, sizeof(other), "%s/other", directory);
+    file = fopen(other, "w");
+    require(file && fclose(file) == 0 && truncate(other, (off_t)FILE_BYTES) == 0);
+    require(stat(path, &status) == 0);
+    require(utimensat(AT_FDCWD, other, (struct timespec[]){status.st_atim, status.st_mtim}, 0) ==
+            0);
+    require(rename(other, path) == 0);
+}
+
+TAP_TEST(a_file_that_is_opened_in_turn_is_refused_once_another_has_its_place)
+{
+    struct source *source = source_open();
+    size_t held, in_turn;
+    uint8_t byte = 1;
+    char path[64];
+
+    make_files();
+    require(source_add(source, directory, "a.bin", 0, &held, &failure) == 0);
+    require(source_add(source, directory, "a.bin", SOURCE_IN_TURN, &in_turn, &failure) == 0);
+    check_int(source_read(source, in_turn, 1, &byte, 1, &failure), 0);
+    check_int(byte, content[1]);
+    replace_file();
+    check_int(source_read(source, in_turn, 1, &byte, 1, &failure), -ESTALE);
+    check(strstr(failure.text, "another file than at the start") != NULL);
+    check_int(source_read(source, held, 1, &byte, 1, &failure), 0);
+    check_int(byte, content[1]);
+    source_close(source);
+    source = source_open();
+    require(source_add(source, directory, "a.bin", SOURCE_IN_TURN, &in_turn, &failure) == 0);
+    snprintf(path, sizeof(path), "%s/a.bin", directory);
+    require(truncate(path, 5) == 0);
+    check_int(source_read(source, in_turn, 1, &byte, 1, &failure), -ESTALE);
+    source_close(source);
+    remove_files();
+}
+
+/* Makes the link DIRECTORY/folder/link, or changes it at once. */
+static void put_link(const char *target)
+{
+    char link[64], made[64];
+
+    snprintf(link, sizeof(link), "%s/folder/link", directory);
+    snprintf(made, sizeof(made), "%s/made", directory);
+    require(symlink(target, made) == 0 && rename(made, link) == 0);
+}
+
+TAP_TEST(a_link_that_leads_out_of_its_tree_after_the_list_is_refused)
+{
+    struct source *source = source_open();
+    struct source_list list;
+    char tree[64], link[80];
+    size_t file;
+
+    make_files();
+    snprintf(tree, sizeof(tree), "%s/folder", directory);
+    snprintf(link, sizeof(link), "%s/link", tree);
+    put_link("b.bin");
+    require(source_list(source, tree, NULL, true, &list, &failure) == 0);
+    check_int(list.count, 2);
+    source_list_free(&list);
+    check_int(source_add(source, tree, "link", SOURCE_LISTED, &file, &failure), 0);
+    put_link("../a.bin");
+    check_int(source_add(source, tree, "link", SOURCE_LISTED, &file, &failure), -EINVAL);
+    check(strstr(failure.text, "/a.bin' by now, outside of the directory") != NULL);
+    check_int(source_add(source, tree, "link", 0, &file, &failure), 0);
     require(unlink(link) == 0);
     source_close(source);
     remove_files();
