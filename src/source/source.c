@@ -290,11 +290,9 @@ int source_add(struct source *source, const char *place, const char *name, unsig
     return 0;
 }
 
-/* Returns how many bytes of a place are before the file's own name. */
-static size_t folder_bytes(const char *place, bool has_query)
+/* Returns how many bytes of a place, which ends there, are before the file's own name. */
+static size_t folder_bytes(const char *place, size_t end)
 {
-    size_t end = has_query ? strcspn(place, "?#") : strlen(place);
-
     while (end > 0 && place[end - 1] != '/')
         end--;
     return end;
@@ -305,7 +303,7 @@ int source_add_beside(struct source *source, size_t other, const char *name, siz
 {
     const struct source_item *beside = source->items[other];
     const char *of = beside->name ? beside->name : beside->place;
-    size_t bytes = folder_bytes(of, !beside->name && source_has_scheme(of));
+    size_t bytes = folder_bytes(of, beside->name ? strlen(of) : source_query_at(of));
     SCOPED_FREE char *folder = strndup(of, bytes);
     SCOPED_FREE char *joined = folder ? source_join(folder, name) : NULL;
 

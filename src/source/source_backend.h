@@ -75,6 +75,10 @@ int source_list_add(struct source_list *list, const char *name, uint64_t size_by
 /* Returns the length of a place's scheme; 0: it is a path. */
 size_t source_scheme_bytes(const char *place);
 
+/* Returns where the query or fragment of a place begins, or its length: keys of s3:// and files of
+ * hf:// may have '?' and '#' in their names. */
+size_t source_query_at(const char *place);
+
 /* Returns the tree and the name as one place, as paths and URLs are joined. The caller frees it;
  * NULL: out of memory. */
 char *source_join(const char *tree, const char *name);

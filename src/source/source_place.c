@@ -28,18 +28,42 @@ bool source_has_scheme(const char *place)
     return source_scheme_bytes(place) > 0;
 }
 
+static bool is_scheme(const char *place, const char *scheme)
+{
+    return source_scheme_bytes(place) == strlen(scheme) &&
+           strncasecmp(place, scheme, strlen(scheme)) == 0;
+}
+
+size_t source_query_at(const char *place)
+{
+    bool has_keys = source_scheme_bytes(place) == 0 || is_scheme(place, "s3");
+
+    return has_keys || is_scheme(place, "hf") ? strlen(place) : strcspn(place, "?#");
+}
+
+/* Returns the '@' that ends a name and password; NULL: there are none. Where what stands for a port
+ * is no number, it is the begin of a password that has a '/', '?' or '#' and was not encoded. */
+static char *find_password_end(char *host)
+{
+    size_t bytes = strcspn(host, "/?#"), name = strcspn(host, ":");
+    char *at = memrchr(host, '@', bytes);
+
+    if (at || host[0] == '[' || name >= bytes)
+        return at;
+    return name + 1 + strspn(host + name + 1, "0123456789") == bytes ? NULL : strrchr(host, '@');
+}
+
 char *source_show(const char *place)
 {
-    size_t scheme = source_scheme_bytes(place), begin = scheme + strlen(SCHEME_END), host;
+    size_t scheme = source_scheme_bytes(place), begin = scheme + strlen(SCHEME_END);
     char *shown = strdup(place), *at;
 
     if (!shown || scheme == 0)
         return shown;
-    shown[strcspn(shown, "?#")] = '\0';
-    host = strcspn(shown + begin, "/");
-    at = memrchr(shown + begin, '@', host);
-    if (at && strncasecmp(shown, "hf", scheme) != 0)
+    at = is_scheme(place, "hf") ? NULL : find_password_end(shown + begin);
+    if (at)
         memmove(shown + begin, at + 1, strlen(at));
+    shown[source_query_at(shown)] = '\0';
     return shown;
 }
 

@@ -95,6 +95,26 @@ TAP_TEST(a_password_and_a_query_are_in_no_message)
     source_close(source);
 }
 
+static void check_shown(const char *of, const char *expected)
+{
+    char *shown = source_show(of);
+
+    check_str(shown, expected);
+    free(shown);
+}
+
+TAP_TEST(a_place_is_shown_with_its_name_whole_and_without_secrets)
+{
+    check_shown("/tmp/a?b#c@d", "/tmp/a?b#c@d");
+    check_shown("https://host:80/a@b.gguf?sign=x#y", "https://host:80/a@b.gguf");
+    check_shown("https://u:pa@host/f", "https://host/f");
+    check_shown("https://u:pa/ss@host/f", "https://host/f");
+    check_shown("https://u:p?a#s@s@host/f?x", "https://host/f");
+    check_shown("http://[::1]:80/a@b", "http://[::1]:80/a@b");
+    check_shown("s3://bucket/a?b#c@d.gguf", "s3://bucket/a?b#c@d.gguf");
+    check_shown("HF://org/model@main/a?b#c", "HF://org/model@main/a?b#c");
+}
+
 TAP_TEST(names_that_leave_their_tree_are_refused)
 {
     char name[400];
