@@ -49,6 +49,8 @@ sum_of() { # STORE
     cli load --files "$M/kept" "test://$MODEL"
     diff -r "$MODEL" "$M/kept/files"
     cli verify "$M/kept" "test://$MODEL"
+    cli load --files "$M/named" "test://$(echo "$MODEL"/*-00001-of-*.safetensors)?slow=1"
+    assert_match "$output" "1 files with [1-9][0-9]* tensors"
     cli -1 load --files "$M/new" "test://$MODEL?fail=1000000"
     assert_match "$output" "test://$MODEL/[^ ]+: cannot read: the server answered 503"
     [[ ! -e $M/new ]] || fail "the store is still there"

@@ -165,21 +165,33 @@ static int open_model_of(struct source *source, const char *tree, struct model *
     return model_open_added(source, files, count, model, failure);
 }
 
+/* Adds the place to the list, if its name, without a query, is that of a file with tensors.
+ * -ENOMEM. */
+static int add_with_tensors(const char *place, const char **list, size_t *count)
+{
+    SCOPED_FREE char *shown = source_show(place);
+
+    if (!shown)
+        return -ENOMEM;
+    if (part_name_ends_with(shown, ".safetensors") || part_name_ends_with(shown, ".gguf"))
+        list[(*count)++] = place;
+    return 0;
+}
+
 int files_open_model(struct source *source, const char *const *places, size_t count,
                      struct model **model, struct failure *failure)
 {
     SCOPED_FREE const char **with_tensors = calloc(count, sizeof(*with_tensors));
     size_t used = 0;
+    int error = with_tensors ? 0 : -ENOMEM;
 
     *model = NULL;
-    if (!with_tensors)
+    for (size_t i = 0; !error && i < count; i++)
+        error = add_with_tensors(places[i], with_tensors, &used);
+    if (error)
         return safetensors_fail(failure, -ENOMEM, places[0], NULL, "out of memory");
     if (count == 1 && source_is_tree(places[0]))
         return open_model_of(source, places[0], model, failure);
-    for (size_t i = 0; i < count; i++)
-        if (part_name_ends_with(places[i], ".safetensors") ||
-            part_name_ends_with(places[i], ".gguf"))
-            with_tensors[used++] = places[i];
     return used ? model_open(source, with_tensors, used, model, failure) : 0;
 }
 
