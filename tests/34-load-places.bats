@@ -37,6 +37,27 @@ same() { # STORE PLACE
     cli verify "$M/path" "$WEB/plain/org/model/$INDEX"
 }
 
+assert_fetched_once() {
+    local fetched whole
+    fetched=$(grep -oP '"range": "bytes=\K[0-9]+-[0-9]+' "$WEB_LOG" |
+        awk -F- '{ sum += $2 - $1 + 1 } END { printf "%d", sum }')
+    whole=$(du -bc "$T/www/org/model/"*.safetensors | tail -n 1 | cut -f 1)
+    ((fetched >= whole && fetched < whole * 5 / 4)) || fail "$fetched bytes fetched of $whole from $place"
+}
+
+@test "the bytes of a model's files are fetched once, by all kinds of loads" {
+    local place
+    for place in hf://org/model s3://org/model "$WEB/plain/org/model/$INDEX"; do
+        : >"$WEB_LOG"
+        cli load "$M/plain" "$place"
+        assert_fetched_once
+        : >"$WEB_LOG"
+        [[ $place != http* ]] || continue
+        cli load --files "$M/kept" "$place"
+        assert_fetched_once
+    done
+}
+
 @test "servers that are slow, cut, or have no ranges give the same store" {
     same slow "$WEB/slow=1/org/model/$INDEX"
     same cut "$WEB/cut=3000000/org/model/$INDEX"

@@ -335,9 +335,20 @@ int load_map_memory(struct load *loads, size_t count)
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-/* The tensor that this byte of a file belongs to, and its load. */
-static const struct model_tensor *copy_find_tensor(const struct copy *copy, size_t file,
-                                                   uint64_t at, const struct load **of)
+/* True if a range goes to the memory of this tensor's load: loads may share their files. */
+static bool copy_goes_to(const struct copy *copy, const struct fill_range *range,
+                         const struct load *load, size_t tensor)
+{
+    if (range->into)
+        return load->mappings &&
+               load->mappings[load->plan.places[tensor].allocation].ptr == range->into;
+    return copy->items[range->item].load == load;
+}
+
+/* The tensor that this byte of a range's file belongs to, and its load. */
+static const struct model_tensor *copy_find_tensor(const struct copy *copy,
+                                                   const struct fill_range *range, uint64_t at,
+                                                   const struct load **of)
 {
     const struct model_tensor *found = copy->loads->model->tensors;
 
@@ -346,8 +357,9 @@ static const struct model_tensor *copy_find_tensor(const struct copy *copy, size
         for (size_t i = 0; i < load->model->tensor_count; i++) {
             const struct model_tensor *tensor = &load->model->tensors[i];
 
-            if (load->model->files[tensor->file].number != file || at < tensor->offset_bytes ||
-                at - tensor->offset_bytes >= tensor->size_bytes)
+            if (load->model->files[tensor->file].number != range->file ||
+                at < tensor->offset_bytes || at - tensor->offset_bytes >= tensor->size_bytes ||
+                !copy_goes_to(copy, range, load, i))
                 continue;
             *of = load;
             found = tensor;
@@ -359,8 +371,7 @@ static void copy_fail(void *context, const struct fill_failure *failed)
 {
     struct copy *copy = context;
     const struct load *load;
-    const struct model_tensor *tensor =
-        copy_find_tensor(copy, failed->range->file, failed->at, &load);
+    const struct model_tensor *tensor = copy_find_tensor(copy, failed->range, failed->at, &load);
     const char *path = load->model->files[tensor->file].path;
 
     progress_end_lines(copy->lines, copy->fill.crew_count);

@@ -6,6 +6,7 @@
 #include "source/source_backend.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ static const struct source_kind {
 struct source {
     struct source_item **items;
     size_t count, room;
+    void *places; /* a tree of tsearch(3): items by place and name */
     struct {
         const struct source_backend *backend; /* NULL: not used */
         void *state;
@@ -133,6 +135,11 @@ static void free_item(struct source_item *item)
     free(item);
 }
 
+static void keep_item(void *item)
+{
+    (void)item;
+}
+
 void source_close(struct source *source)
 {
     if (!source)
@@ -146,6 +153,7 @@ void source_close(struct source *source)
     for (size_t i = 0; i < KINDS && source->used[i].backend; i++)
         if (source->used[i].backend->close)
             source->used[i].backend->close(source->used[i].state);
+    tdestroy(source->places, keep_item);
     free(source->items);
     free(source);
 }
@@ -261,8 +269,36 @@ static int check_size(struct source_item *item, struct failure *failure)
                        "is announced with more bytes than a file can have");
 }
 
-int source_add(struct source *source, const char *place, const char *name, unsigned flags,
-               size_t *file, struct failure *failure)
+static int compare_places(const void *left, const void *right)
+{
+    const struct source_item *a = left, *b = right;
+    int order = strcmp(a->place, b->place);
+
+    if (order != 0)
+        return order;
+    return a->name && b->name ? strcmp(a->name, b->name) : (a->name != NULL) - (b->name != NULL);
+}
+
+/* Finds a file that was added from the same place, under rules that are as strict. */
+static const struct source_item *find_added(const struct source *source, const char *place,
+                                            const char *name, unsigned flags)
+{
+    const struct source_item wanted = {.place = place, .name = name};
+    struct source_item *const *found = tfind(&wanted, &source->places, compare_places);
+
+    return found && (flags & ~(*found)->flags) == 0 ? *found : NULL;
+}
+
+static int add_item(struct source *source, struct source_item *item, size_t *file)
+{
+    item->number = source->count;
+    *file = source->count;
+    source->items[source->count++] = item;
+    return 0;
+}
+
+static int add_place(struct source *source, const char *place, const char *name, unsigned flags,
+                     size_t *file, struct failure *failure)
 {
     const struct source_backend *backend;
     struct source_item *item;
@@ -281,12 +317,24 @@ int source_add(struct source *source, const char *place, const char *name, unsig
     error = backend->add(state, item, failure);
     if (!error)
         error = check_size(item, failure);
-    if (error) {
-        free_item(item);
-        return error;
+    if (!error && !tsearch(item, &source->places, compare_places)) {
+        backend->drop(state, item);
+        error = fail_memory(failure, place);
     }
-    *file = source->count;
-    source->items[source->count++] = item;
+    if (!error)
+        return add_item(source, item, file);
+    free_item(item);
+    return error;
+}
+
+int source_add(struct source *source, const char *place, const char *name, unsigned flags,
+               size_t *file, struct failure *failure)
+{
+    const struct source_item *added = find_added(source, place, name, flags);
+
+    if (!added)
+        return add_place(source, place, name, flags, file, failure);
+    *file = added->number;
     return 0;
 }
 
@@ -329,9 +377,7 @@ int source_add_bytes(struct source *source, size_t shown_as, uint8_t *bytes, siz
     item->backend = &source_memory;
     item->file.size_bytes = size_bytes;
     item->own = bytes;
-    *file = source->count;
-    source->items[source->count++] = item;
-    return 0;
+    return add_item(source, item, file);
 }
 
 const struct source_file *source_get(const struct source *source, size_t file)

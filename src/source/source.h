@@ -124,7 +124,8 @@ enum source_add_flags {
 
 /*
  * Adds the file at a place; or, with a name, the file of that name in the tree at a place. Sets its
- * number, which counts from 0 on. Fails, with the whole message, if it cannot be read or is no file
+ * number, which counts from 0 on; that of the file that was added from there before, unless a flag
+ * is new. Fails, with the whole message, if it cannot be read or is no file
  * with a size: -ENOENT, -EACCES, -EISDIR, -EINVAL (neither file nor directory), -ELOOP ...
  */
 int source_add(struct source *source, const char *place, const char *name, unsigned flags,

@@ -24,6 +24,7 @@ struct source_item {
     /* Private to source.c. */
     const struct source_backend *backend;
     void *state;
+    size_t number;
 };
 
 struct source_backend {

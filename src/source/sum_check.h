@@ -28,8 +28,9 @@ void sum_check_free(struct sum_check *check);
 void sum_check_pass(struct sum_check *check, uint64_t offset_bytes, const uint8_t *bytes,
                     size_t size_bytes, int fd, uint64_t at_bytes);
 
-/* Returns true, and the next bytes that are missing, if only a little is missing: what a model's
- * reader leaves out. False: nothing is missing, or the bytes did not come in order. */
+/* Returns true, and the next bytes that are missing, if less is missing than has passed, and only a
+ * little: what a model's reader leaves out. False: nothing is missing, or too much, or the bytes
+ * did not come in order. */
 bool sum_check_misses(struct sum_check *check, uint64_t *offset_bytes, uint64_t *size_bytes);
 
 /* 0: the sum is right, or cannot be known; -EBADMSG: it is another, with both in the failure. */

@@ -196,6 +196,25 @@ TAP_TEST(a_file_beside_another_is_found_with_and_without_a_tree)
     remove_files();
 }
 
+TAP_TEST(a_file_that_was_added_before_keeps_its_number_unless_a_flag_is_new)
+{
+    struct source *source = source_open();
+    size_t one, other;
+
+    make_files();
+    require(source_add(source, directory, "a.bin", SOURCE_IN_TURN, &one, &failure) == 0);
+    require(source_add(source, directory, "folder/b.bin", 0, &other, &failure) == 0);
+    check(other != one);
+    require(source_add_beside(source, other, "../a.bin", &other, &failure) == 0);
+    check(other != one);
+    require(source_add(source, directory, "a.bin", 0, &other, &failure) == 0);
+    check_int(other, one);
+    require(source_add(source, directory, "a.bin", SOURCE_NO_LINKS, &other, &failure) == 0);
+    check(other != one);
+    source_close(source);
+    remove_files();
+}
+
 /* ---- bytes --------------------------------------------------------------------------------- */
 
 /* Takes the bytes into one buffer, in contiguous parts of any size. */
@@ -428,11 +447,12 @@ TAP_TEST(a_link_that_leads_out_of_its_tree_after_the_list_is_refused)
     require(source_list(source, tree, NULL, true, &list, &failure) == 0);
     check_int(list.count, 2);
     source_list_free(&list);
-    check_int(source_add(source, tree, "link", SOURCE_LISTED, &file, &failure), 0);
     put_link("../a.bin");
     check_int(source_add(source, tree, "link", SOURCE_LISTED, &file, &failure), -EINVAL);
     check(strstr(failure.text, "/a.bin' by now, outside of the directory") != NULL);
     check_int(source_add(source, tree, "link", 0, &file, &failure), 0);
+    put_link("b.bin");
+    check_int(source_add(source, tree, "link", SOURCE_LISTED, &file, &failure), 0);
     require(unlink(link) == 0);
     source_close(source);
     remove_files();

@@ -104,6 +104,21 @@ TAP_TEST(missing_bytes_are_told_and_bytes_that_pass_twice_count_once)
     close(fd);
 }
 
+TAP_TEST(a_file_of_which_little_was_read_is_not_asked_for)
+{
+    uint64_t from, size_bytes;
+    struct sum_check *check;
+
+    make(SOURCE_SUM_SHA256);
+    check = begin();
+    for (size_t i = 0; i < COUNT / 2 - 1; i++)
+        pass(check, i, -1);
+    check(!sum_check_misses(check, &from, &size_bytes));
+    check_int(sum_check_compare(check, &failure), 0);
+    sum_check_free(check);
+    close(fd);
+}
+
 TAP_TEST(another_byte_is_found_wherever_it_passes)
 {
     struct sum_check *check;
