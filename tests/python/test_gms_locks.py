@@ -280,6 +280,12 @@ class Timeouts(GmsCase):
         holder.close()
         self.wait_state("EMPTY")
 
+    def test_a_reader_is_granted_once_a_waiting_writer_has_given_up(self):
+        self.commit_content()
+        self.session("ro")
+        self.waiting("rw", timeout_ms=300)
+        self.assertEqual(self.v0().lock("ro"), "ro")
+
 
 class Leaving(GmsCase):
     """A waiter that disconnects leaves the queue at once and is never granted the lock."""
