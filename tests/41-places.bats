@@ -124,6 +124,19 @@ sum_of() { # STORE
     done
 }
 
+@test "a load whose sums are checked ends by a signal at once, and leaves nothing" {
+    start_mount size=64M
+    make_model 8M 1
+    spawn "$GMSFS" load "$M/new" "test://$MODEL?check=1"
+    wait_until 5 state_is new RW
+    wait_until 5 eval '(($(device_get .used_bytes) >= 8 << 20))'
+    sleep 0.5 # all is copied by then
+    kill -TERM "$SPAWNED"
+    wait_exit "$SPAWNED" 5
+    assert_match "$(output_of "$SPAWNED")" 'stopped by a signal'
+    wait_until 5 eval '[[ ! -e $M/new ]]'
+}
+
 @test "an image from another place is the same, and a wrong or missing byte of it is refused" {
     start_mount size=128M
     mkdir "$M/from"

@@ -7,6 +7,7 @@
  *   slow=MS   so many milliseconds for each read
  *   size=N    each file is announced with N bytes more than it has
  *   hang=N    reads of byte N wait until they are cancelled
+ *   check=1   the check of its sums waits until it is cancelled
  *   huge      each file is announced with more bytes than a file can have
  *   names=X   the list also has the name X
  */
@@ -170,6 +171,16 @@ static int test_read(void *state, const struct source_item *item, uint64_t offse
     return error ? error : file_read_at(*(int *)item->own, bytes, size_bytes, offset_bytes);
 }
 
+static int test_check(void *state, const struct source_item *item, struct failure *failure)
+{
+    int error = 0;
+
+    (void)failure;
+    while (!error && find_fault(item->place, "check"))
+        error = wait_for(state, 1000);
+    return error;
+}
+
 static void test_cancel(void *state)
 {
     struct test_state *made = state;
@@ -193,5 +204,6 @@ const struct source_backend source_test = {.open = test_open,
                                            .add = test_add,
                                            .drop = test_drop,
                                            .read = test_read,
+                                           .check = test_check,
                                            .cancel = test_cancel,
                                            .threads = test_threads};

@@ -46,6 +46,7 @@ struct copy {
     size_t range_count, part_count;
     struct fill fill; /* a crew for each device */
     struct supply supply;
+    struct failure other;   /* bytes other than those that their place promised */
     struct progress *lines; /* of each crew */
     uint64_t *done_bytes;   /* and how far it is */
     char (*verbs)[COPY_VERB_BYTES];
@@ -413,6 +414,40 @@ static int copy_run(struct copy *copy)
     return error;
 }
 
+/* On a thread of its own, so that a signal ends it: it may fetch and sum. */
+static int copy_check_sums(void *context, const struct work_piece *piece, void *own)
+{
+    struct copy *copy = context;
+
+    (void)piece;
+    (void)own;
+    return source_check(copy->loads->source, &copy->other);
+}
+
+static int copy_check_tick(void *context, uint64_t done_bytes)
+{
+    const struct copy *copy = context;
+
+    (void)done_bytes;
+    if (!signals_get())
+        return 0;
+    source_cancel(copy->loads->source);
+    return -ECANCELED;
+}
+
+static int copy_check(struct copy *copy)
+{
+    const uint64_t one = 1;
+    struct work work = {.item_bytes = &one,
+                        .item_count = 1,
+                        .threads = 1,
+                        .context = copy,
+                        .piece = copy_check_sums,
+                        .tick = copy_check_tick};
+
+    return work_run(&work);
+}
+
 static int copy_explain(const struct copy *copy, int error)
 {
     if (signals_get())
@@ -420,7 +455,9 @@ static int copy_explain(const struct copy *copy, int error)
     if (copy->supply.refusal)
         return load_explain_allocation(copy->items[copy->supply.refused].load,
                                        copy->supply.refusal);
-    if (error && !copy->fill.failure && !store_explain_staging(copy->loads->staging))
+    if (copy->other.text[0])
+        cli_error("%s", copy->other.text);
+    else if (error && !copy->fill.failure && !store_explain_staging(copy->loads->staging))
         cli_error("cannot copy: %s", failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
@@ -442,21 +479,15 @@ int load_fill_memory(struct load *loads, size_t count)
                                    .context = &copy}};
     int error = copy_plan(&copy), status;
     uint64_t start_us = cli_now_us();
-    struct failure why;
-    bool is_other = false;
 
     if (!error)
         error = copy_run(&copy);
     if (!error)
-        is_other = source_check(loads->source, &why) != 0;
+        error = copy_check(&copy);
     loads->copied_us = cli_now_us() - start_us;
     if (copy.lines)
         progress_end_lines(copy.lines, copy.fill.crew_count);
     status = copy_explain(&copy, error);
-    if (status == CLI_OK && is_other) {
-        cli_error("%s", why.text);
-        status = CLI_FAILURE;
-    }
     copy_free(&copy);
     return status;
 }

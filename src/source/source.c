@@ -470,9 +470,11 @@ int source_check(struct source *source, struct failure *failure)
     for (size_t i = 0; i < source->count && !error; i++) {
         const struct source_item *item = source->items[i];
 
+        if (atomic_load(&source->is_cancelled))
+            return -ECANCELED;
         if (item->backend->check)
             error = item->backend->check(item->state, item, &why);
-        if (error)
+        if (error && error != -ECANCELED)
             source_fail(failure, error, item->file.shown, "%s", why.text);
     }
     return error;

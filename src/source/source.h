@@ -188,7 +188,8 @@ int source_copy(struct source *source, size_t file, uint64_t offset_bytes, uint6
 /*
  * Compares the bytes that were copied with the sums that their places promise: of each file of
  * which all was read, but for a little that this reads. When all copies have ended, and their
- * memory has the bytes still. -EBADMSG, with the whole message: a file has another sum.
+ * memory has the bytes still. Blocking. -EBADMSG, with the whole message: a file has another sum;
+ * -ECANCELED, without one.
  */
 int source_check(struct source *source, struct failure *failure);
 

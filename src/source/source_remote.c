@@ -13,6 +13,7 @@ struct remote_file {
     struct http_file file;
     char *url;
     struct sum_check *sum; /* NULL: none is promised */
+    const atomic_bool *is_cancelled;
 };
 
 /* One read or copy. */
@@ -47,6 +48,7 @@ void remote_cancel(void *state)
 {
     struct remote *remote = state;
 
+    atomic_store(&remote->is_cancelled, true);
     http_cancel(remote->http);
 }
 
@@ -109,7 +111,7 @@ int remote_add(struct remote *remote, struct source_item *item, const char *url,
 
     failure_no_memory(&why);
     if (own)
-        own->url = strdup(url);
+        *own = (struct remote_file){.url = strdup(url), .is_cancelled = &remote->is_cancelled};
     if (own && own->url) {
         const struct http_target target = {own->url, auth};
 
@@ -199,7 +201,7 @@ int remote_promise(struct source_item *item, const struct source_sum *sum)
     int error;
 
     item->file.sum = *sum;
-    own->sum = sum_check_new(sum, item->file.size_bytes, &error);
+    own->sum = sum_check_new(sum, item->file.size_bytes, own->is_cancelled, &error);
     return error;
 }
 
@@ -229,5 +231,7 @@ int remote_check(void *state, const struct source_item *item, struct failure *fa
     while (!error && sum_check_misses(own->sum, &from, &size_bytes))
         error = fetch(remote, own, from, size_bytes, room, failure);
     free(room);
+    if (!error && atomic_load(&remote->is_cancelled))
+        error = -ECANCELED;
     return error ? error : sum_check_compare(own->sum, failure);
 }

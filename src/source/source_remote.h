@@ -12,11 +12,13 @@
 #include "source/source_backend.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 #define REMOTE_THREADS 16u /* a server gives one connection a part of its speed */
 
 struct remote {
     struct http *http;
+    atomic_bool is_cancelled;
 };
 
 /* Makes a state of state_bytes, of which the first are a struct remote and all others are 0. */

@@ -31,6 +31,7 @@ struct extent {
 struct sum_check {
     pthread_mutex_t lock;
     struct source_sum sum;
+    const atomic_bool *is_cancelled;
     union {
         struct sha256_ctx sha256;
         struct md5_ctx md5;
@@ -43,7 +44,8 @@ struct sum_check {
     size_t count, room;
 };
 
-struct sum_check *sum_check_new(const struct source_sum *sum, uint64_t size_bytes, int *error)
+struct sum_check *sum_check_new(const struct source_sum *sum, uint64_t size_bytes,
+                                const atomic_bool *is_cancelled, int *error)
 {
     struct sum_check *check;
 
@@ -57,6 +59,7 @@ struct sum_check *sum_check_new(const struct source_sum *sum, uint64_t size_byte
     pthread_mutex_init(&check->lock, NULL);
     check->sum = *sum;
     check->size_bytes = size_bytes;
+    check->is_cancelled = is_cancelled;
     if (sum->kind == SOURCE_SUM_SHA256)
         sha256_init(&check->state.sha256);
     else
@@ -105,7 +108,9 @@ static int add_extent(struct sum_check *check, const struct extent *extent)
 
     for (size_t step; error == 0 && from < extent->end; from += step) {
         step = extent->end - from < STEP_BYTES ? (size_t)(extent->end - from) : STEP_BYTES;
-        error = file_read_at(extent->fd, bytes, step, extent->at + (from - extent->from));
+        error = atomic_load(check->is_cancelled)
+                    ? -ECANCELED
+                    : file_read_at(extent->fd, bytes, step, extent->at + (from - extent->from));
         if (error == 0)
             add(check, bytes, step);
     }

@@ -20,6 +20,7 @@ static uint8_t content[BYTES];
 static struct source_sum sum;
 static struct failure failure;
 static int fd;
+static atomic_bool is_cancelled;
 
 static void make(enum source_sum_kind kind)
 {
@@ -44,7 +45,7 @@ static void make(enum source_sum_kind kind)
 static struct sum_check *begin(void)
 {
     int error;
-    struct sum_check *check = sum_check_new(&sum, BYTES, &error);
+    struct sum_check *check = sum_check_new(&sum, BYTES, &is_cancelled, &error);
 
     require(check && error == 0);
     return check;
@@ -119,6 +120,22 @@ TAP_TEST(a_file_of_which_little_was_read_is_not_asked_for)
     close(fd);
 }
 
+TAP_TEST(a_sum_that_is_cancelled_is_not_known)
+{
+    struct sum_check *check;
+
+    make(SOURCE_SUM_SHA256);
+    content[0] ^= 1;
+    check = begin();
+    for (size_t i = 1; i < COUNT; i++)
+        pass(check, i, fd);
+    atomic_store(&is_cancelled, true);
+    pass(check, 0, fd);
+    check_int(end(check), 0);
+    atomic_store(&is_cancelled, false);
+    close(fd);
+}
+
 TAP_TEST(another_byte_is_found_wherever_it_passes)
 {
     struct sum_check *check;
@@ -145,6 +162,6 @@ TAP_TEST(sums_of_other_kinds_are_not_known)
     int error;
 
     sum.kind = SOURCE_SUM_NONE;
-    check(sum_check_new(&sum, BYTES, &error) == NULL);
+    check(sum_check_new(&sum, BYTES, &is_cancelled, &error) == NULL);
     check_int(error, 0);
 }
