@@ -40,6 +40,16 @@ sum_of() { # STORE
     cli verify --threads 1 "$M/path" "test://$(echo "$MODEL"/*.index.json)"
 }
 
+@test "a file that verify cannot read ends the reads that wait" {
+    start_mount size=64M
+    make_model 8M 2
+    cli load "$M/path" "$MODEL"
+    local places
+    places=("test://$(echo "$MODEL"/*-00001-*)?hang=100000" "test://$(echo "$MODEL"/*-00002-*)?fail=4000000")
+    cli -1 verify --threads 2 "$M/path" "${places[@]}"
+    assert_match "$output" '-00002-of-.*: cannot read: the server answered 503'
+}
+
 @test "all files of another place are kept byte for byte" {
     start_mount size=64M
     make_model 4M 2

@@ -266,15 +266,20 @@ static int verify_run_piece(void *context, const struct work_piece *cut, void *o
     piece.receiver.left_bytes = end - at;
     error = staging_fetch(own, &verify->reader.memory, verify->tensors[cut->item].bytes + at,
                           end - at, WORK_PIECE_BYTES);
-    if (error)
+    if (error) {
+        source_cancel(verify->source);
         return error;
+    }
     error = source_copy(verify->source, verify->model->files[tensor->file].number,
                         tensor->offset_bytes + at, end - at, &piece.receiver, &why);
-    if (error && !piece.error && !atomic_flag_test_and_set(&verify->has_failed)) {
+    if (error && error != -ECANCELED && !piece.error &&
+        !atomic_flag_test_and_set(&verify->has_failed)) {
         verify->failed = tensor;
         verify->failed_error = error;
         verify->failed_why = why;
     }
+    if (error)
+        source_cancel(verify->source);
     return error;
 }
 
