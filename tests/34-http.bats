@@ -37,6 +37,13 @@ setup() {
     gets "$WEB/noranges+slow=20/a.bin" a.bin 8 30000
 }
 
+@test "a write that fails ends a stream, also when the stream has waited for the next read" {
+    local n
+    for n in 1 2 3 4 5 6 7 8; do
+        GET_FAIL=$n refuses "$WEB/noranges/a.bin" '^EIO' 1 77777
+    done
+}
+
 @test "servers with weak ETags, none, or without If-Range" {
     gets "$WEB/weak/a.bin" a.bin
     gets "$WEB/noetag/a.bin" a.bin

@@ -45,7 +45,8 @@ static size_t take_header(char *line, size_t size, size_t count, void *context)
 {
     struct flow *flow = context;
 
-    flow->error = http_reply_add(&flow->reply, line, size * count);
+    if (!flow->error)
+        flow->error = http_reply_add(&flow->reply, line, size * count);
     return flow->error ? 0 : size * count;
 }
 
@@ -69,11 +70,11 @@ static size_t take_refusal(struct flow *flow, const char *bytes, size_t size)
 static size_t take_body(char *bytes, size_t size, size_t count, void *context)
 {
     struct flow *flow = context;
-    int error = 0;
+    int error = flow->error;
 
     if (!flow_is_good(flow))
         return take_refusal(flow, bytes, size * count);
-    if (!flow->is_begun && flow->check)
+    if (error == 0 && !flow->is_begun && flow->check)
         error = flow->check(flow->context, flow);
     flow->is_begun = true;
     if (error == 0)
@@ -187,14 +188,21 @@ static void note_done(struct flow *flow)
         }
 }
 
+/* Passes on the bytes that put() did not take. libcurl drops those of a put() that fails now: no
+ * byte may come after them. */
+static void resume(struct flow *flow)
+{
+    flow->is_paused = false;
+    flow->result = flow->curl->easy_pause(flow->easy, CURLPAUSE_CONT);
+    flow->is_done = flow->error || flow->result != CURLE_OK;
+}
+
 static int move(struct flow *flow)
 {
     int running;
 
-    if (flow->is_paused) {
-        flow->is_paused = false;
-        flow->curl->easy_pause(flow->easy, CURLPAUSE_CONT);
-    }
+    if (flow->is_paused)
+        resume(flow);
     while (!flow->is_done && !flow->is_paused) {
         if (atomic_load(flow->cancelled))
             return -ECANCELED;

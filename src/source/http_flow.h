@@ -31,7 +31,7 @@ struct flow {
     void *context;
     struct failure *failure; /* check() and put() explain their errors in it */
     bool passes;             /* check() thinks that another attempt may succeed */
-    int error;               /* of check(), put() or the headers */
+    int error;               /* the first of check(), put() or the headers */
     bool is_begun;           /* the body has begun */
     bool is_paused;          /* put() did not take bytes */
     bool is_done;

@@ -6,8 +6,9 @@
  * size source_get -l TREE                                prints SIZE NAME of all files of a tree
  *
  * OUT is written piece by piece, so that bytes at a wrong offset are seen. GET_END=MS cancels the
- * source after so long; GET_PAUSE=MS waits between adding the file and reading it. A failure is
- * printed on stderr, with its errno's name; exit status 1.
+ * source after so long; GET_PAUSE=MS waits between adding the file and reading it; GET_FAIL=N fails
+ * the N-th write, once, with EIO. A failure is printed on stderr, with its errno's name; exit
+ * status 1.
  */
 #include "source/source.h"
 
@@ -32,6 +33,7 @@ static int out = -1;
 static uint64_t piece_bytes;
 static atomic_uint_fast64_t next_piece;
 static atomic_int failed;
+static atomic_ulong writes_to_fail; /* 0: none fails */
 static struct failure first;
 
 struct writer {
@@ -53,6 +55,8 @@ static int take(struct source_receiver *receiver, const uint8_t *bytes, size_t s
 {
     int error = out < 0 ? 0 : file_write_at(out, bytes, size_bytes, receiver->at_bytes);
 
+    if (atomic_load(&writes_to_fail) > 0 && atomic_fetch_sub(&writes_to_fail, 1) == 1)
+        return -EIO;
     receiver->at_bytes += size_bytes;
     receiver->left_bytes -= size_bytes;
     return error;
@@ -102,6 +106,8 @@ static int copy_all(unsigned threads)
     pthread_t ids[MOST_THREADS], canceller;
     const bool ends = getenv("GET_END") != NULL;
 
+    if (getenv("GET_FAIL"))
+        atomic_store(&writes_to_fail, strtoul(getenv("GET_FAIL"), NULL, 10));
     if (getenv("GET_PAUSE"))
         clock_pause_ms((unsigned)strtoul(getenv("GET_PAUSE"), NULL, 10));
     if (ends)
