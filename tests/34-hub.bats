@@ -51,6 +51,15 @@ make_repository() { # OWNER/MODEL
     gets hf://org/private/config.json org/private/config.json
 }
 
+@test "an address of the hub without a scheme is refused, and its slashes at the end do not count" {
+    export HF_TOKEN=hf_test
+    HF_ENDPOINT=127.0.0.1:$WEB_PORT/hub refuses hf://org/model/config.json \
+        "^EINVAL: .*'127.0.0.1:$WEB_PORT/hub' .*HF_ENDPOINT to https://HOST"
+    assert_eq "$(wc -l <"$WEB_LOG")" 0 requests
+    HF_ENDPOINT=$WEB/hub// gets hf://org/model/config.json org/model/config.json
+    assert_eq "$(count_requests '"path": "/hub/(api|org)/')" 2 'requests to the hub'
+}
+
 @test "a file of the cache is not fetched, also without a network" {
     mkdir -p "$CACHE/snapshots/$COMMIT" "$CACHE/blobs" "$CACHE/refs"
     cp "$T/www/org/model/model.safetensors" "$CACHE/blobs/sum"

@@ -157,9 +157,7 @@ static int check(struct s3_config *config, struct failure *failure)
     if (config->region[strspn(config->region, allowed)] || strlen(config->region) > 64)
         return failure_set(failure, -EINVAL, "the region '%.100s' is none; set AWS_REGION",
                            config->region);
-    while (endpoint && *endpoint && endpoint[strlen(endpoint) - 1] == '/')
-        endpoint[strlen(endpoint) - 1] = '\0';
-    if (endpoint && strncmp(endpoint, "https://", 8) != 0 && strncmp(endpoint, "http://", 7) != 0)
+    if (endpoint && !url_trim_endpoint(endpoint))
         return failure_set(failure, -EINVAL,
                            "the endpoint '%.200s' is no address; set AWS_ENDPOINT_URL to "
                            "https://HOST or http://HOST",

@@ -40,7 +40,7 @@ struct hub_repository {
 struct hub {
     struct remote remote; /* the first member */
     struct http_auth auth;
-    const char *endpoint;
+    char *endpoint; /* without a slash at its end */
     char token[TOKEN_BYTES];
     char *cache;
     void *files; /* the state of source_files */
@@ -142,6 +142,22 @@ static void hub_explain(const struct http_auth *auth, const struct http_reply *r
 
 static void hub_close(void *state);
 
+/* Takes the hub's address, and its cache and token. */
+static int take_settings(struct hub *hub, struct failure *failure)
+{
+    hub->endpoint = strdup(setting("HF_ENDPOINT") ? getenv("HF_ENDPOINT") : ENDPOINT);
+    hub->cache = setting("HF_HUB_CACHE") ? strdup(getenv("HF_HUB_CACHE")) : in_home("hub");
+    if (!hub->endpoint || !hub->cache)
+        return failure_no_memory(failure);
+    if (!url_trim_endpoint(hub->endpoint))
+        return failure_set(failure, -EINVAL,
+                           "the hub's address '%.200s' is refused; set HF_ENDPOINT to https://HOST "
+                           "or http://HOST",
+                           hub->endpoint);
+    read_token(hub);
+    return 0;
+}
+
 static int hub_open(void **state, struct failure *failure)
 {
     struct hub *hub;
@@ -151,12 +167,9 @@ static int hub_open(void **state, struct failure *failure)
         return error;
     hub = *state;
     hub->auth = (struct http_auth){.write = hub_write, .explain = hub_explain};
-    hub->endpoint = setting("HF_ENDPOINT") ? setting("HF_ENDPOINT") : ENDPOINT;
-    hub->cache = setting("HF_HUB_CACHE") ? strdup(getenv("HF_HUB_CACHE")) : in_home("hub");
-    read_token(hub);
     error = source_files.open(&hub->files, failure);
-    if (error == 0 && !hub->cache)
-        error = failure_no_memory(failure);
+    if (error == 0)
+        error = take_settings(hub, failure);
     if (error)
         hub_close(hub);
     return error;
@@ -182,6 +195,7 @@ static void hub_close(void *state)
     }
     if (hub->files)
         source_files.close(hub->files);
+    free(hub->endpoint);
     free(hub->cache);
     remote_close(hub);
 }

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 char *url_encode(char *to, const char *text, enum url_keep keep)
 {
@@ -47,6 +48,13 @@ bool url_decode(char *text)
     }
     *to = '\0';
     return true;
+}
+
+bool url_trim_endpoint(char *endpoint)
+{
+    for (size_t end = strlen(endpoint); end > 0 && endpoint[end - 1] == '/'; end--)
+        endpoint[end - 1] = '\0';
+    return strncasecmp(endpoint, "https://", 8) == 0 || strncasecmp(endpoint, "http://", 7) == 0;
 }
 
 char *url_join(const char *folder, const char *name)

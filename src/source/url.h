@@ -23,6 +23,10 @@ char *url_encode(char *to, const char *text, enum url_keep keep);
  * then. */
 bool url_decode(char *text);
 
+/* Removes the slashes at the end of a server's address. False: it does not begin with http:// or
+ * https://, so that libcurl would guess a scheme. */
+bool url_trim_endpoint(char *endpoint);
+
 /* Returns FOLDER/NAME with the name encoded; a slash between them only if the folder does not end
  * with one. The caller frees it; NULL: no memory. */
 char *url_join(const char *folder, const char *name);
