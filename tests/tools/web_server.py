@@ -18,6 +18,7 @@
     ifless         If-Range is ignored
     shifted        ranges begin one byte later
     more           bytes beyond the range follow
+    endless        the same, chunked and without an end
     empty416       416 for a range of an empty file
     encoded        Content-Encoding: gzip
     headers        headers of 200 KB
@@ -188,7 +189,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "headers" in faults:
             for i in range(100):
                 self.send_header(f"X-Long-{i}", "x" * 2000)
-        if "chunked" in faults:
+        if "chunked" in faults or "endless" in faults:
             self.send_header("Transfer-Encoding", "chunked")
         else:
             self.send_header("Content-Length", str(len(body) + int(faults.get("longer", 0))))
@@ -208,9 +209,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(piece[: max(0, stall - at)])
                 self.wfile.flush()
                 time.sleep(60)
-            if "chunked" in faults:
+            if "chunked" in faults or "endless" in faults:
                 piece = b"%x\r\n%s\r\n" % (len(piece), piece)
             self.wfile.write(piece)
+        while "endless" in faults:
+            self.wfile.write(b"1\r\ny\r\n")
+            time.sleep(0.01)
         if "chunked" in faults:
             self.wfile.write(b"0\r\n\r\n")
         if most < len(body) or "longer" in faults:
