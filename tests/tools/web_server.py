@@ -87,6 +87,7 @@ def parse_range(text, size):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits 40 ms between its headers and its body
     state = None  # of the server
     services = (web_places.serve_s3, web_places.serve_hub)  # each answers paths of its own
 
