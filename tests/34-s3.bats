@@ -43,10 +43,18 @@ lists() { # TREE NAME...
     for i in 1 2 3 4 5; do make_file "paged/m/$i.json" "$i"; done
     lists s3://paged/m {1,2,3,4,5}.json
     assert_eq "$(count_requests list-type)" 3 pages
-    make_file endless/m/a.json 1
-    get -l s3://endless/m
-    assert_eq "$status" 1 status
-    assert_match "$output" 'announced twice|has no end'
+}
+
+@test "a list without an end is refused" {
+    local bucket
+    for bucket in endless endless-hidden endless-hidden-same; do
+        make_file $bucket/m/a.json 1
+        get -l s3://$bucket/m
+        assert_eq "$status" 1 "status of $bucket"
+        assert_match "$output" "^EPROTO: s3://$bucket/m: cannot list it: its list has no end"
+    done
+    assert_eq "$(count_requests '/s3/endless-hidden\?.*list-type')" 2049 'pages of hidden keys'
+    assert_eq "$(count_requests '/s3/endless-hidden-same\?.*list-type')" 2 'pages with one token'
 }
 
 @test "session tokens, files of credentials and profiles" {

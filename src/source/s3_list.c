@@ -136,7 +136,6 @@ static void end_group(struct decoding *decoding)
         return;
     if (decoding->key[0] == '\0' || (is_object && !decoding->has_size))
         return stop(decoding, -EPROTO, "it has an object without key or size");
-    decoding->page->has_keys = true;
     error = decoding->add(decoding->context, decoding->key, is_object ? decoding->size_bytes : 0,
                           !is_object);
     if (error)

@@ -18,7 +18,6 @@
 
 struct s3_page {
     bool is_read;
-    bool has_keys;
     bool is_truncated;                   /* there is another page */
     char token[S3_MOST_TOKEN_BYTES + 1]; /* to ask for it */
     const char *fault;                   /* what is wrong with this page */

@@ -20,7 +20,7 @@
 #define SCHEME_BYTES 5u /* "s3://" */
 #define MOST_BUCKET  63u
 #define MOST_PAGE    (16u << 20)
-#define MOST_EMPTY   16u /* pages in a row without a key */
+#define MOST_PAGES   2048u /* of up to 1,000 keys: twice SOURCE_MAX_LISTED, for hidden ones */
 
 struct s3 {
     struct remote remote; /* the first member */
@@ -269,14 +269,15 @@ static int s3_list_tree(void *state, const char *tree, const char *folder, bool 
     if (!key || asprintf(&prefix, "%s%s", key, *key && key[strlen(key) - 1] != '/' ? "/" : "") < 0)
         return source_fail(failure, -ENOMEM, tree, "out of memory");
     listing.prefix = prefix;
-    for (unsigned empty = 0; error == 0 && (page.is_truncated || !page.is_read); empty++) {
+    for (unsigned pages = 0; error == 0 && (page.is_truncated || !page.is_read); pages++) {
+        SCOPED_FREE char *before = strdup(page.token);
         SCOPED_FREE char *url = page_url(s3, bucket, prefix, is_deep, page.token);
 
-        if (empty == MOST_EMPTY)
-            return source_fail(failure, -EPROTO, tree, "cannot list it: its list has no end");
-        error = url ? list_page(s3, url, tree, &listing, &page, failure)
-                    : source_fail(failure, -ENOMEM, tree, "out of memory");
-        empty = page.has_keys ? 0 : empty;
+        error = url && before ? list_page(s3, url, tree, &listing, &page, failure)
+                              : source_fail(failure, -ENOMEM, tree, "out of memory");
+        if (error == 0 && page.is_truncated &&
+            (pages == MOST_PAGES || strcmp(page.token, before) == 0))
+            error = source_fail(failure, -EPROTO, tree, "cannot list it: its list has no end");
     }
     if (error == 0 && list->count == 0)
         return source_fail(failure, -ENOENT, tree, "there is no key below it");

@@ -3,7 +3,7 @@
 
 /s3/BUCKET[/KEY] is S3 for the keys AKIDEXAMPLE and SECRET (with the token TOKEN, if TOKEN is the bucket's
 name), in the region eu-test-1. Every request has to be signed, but for buckets that begin with `public`.
-Faults are words of the bucket's name: `paged` has two keys a page, `endless` always another page,
+Faults are words of the bucket's name: `paged` has two keys a page, `endless` always another page, `same` with the same token, `hidden` one hidden key a page,
 `doctype`, `broken`, `lies` (a size), `climbs` (a key with "..").
 
 /hub/ is a hub. Repositories whose model begins with `private` want the token hf_test. Words of the model's
@@ -85,6 +85,8 @@ def list_bucket(handler, bucket, query):
         elif key.startswith(prefix):
             rows[key] = size
     keys = sorted(rows)
+    if "hidden" in bucket:
+        keys, rows = [prefix + ".key"], {prefix + ".key": 1}
     first = int(query.get("continuation-token", "0/+")[:-2])
     end = len(keys) if "paged" not in bucket else first + 2
     more = end < len(keys) or "endless" in bucket
@@ -94,8 +96,9 @@ def list_bucket(handler, bucket, query):
     text.append('<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">')
     text.append(f"<Name>{bucket}</Name><IsTruncated>{'true' if more else 'false'}</IsTruncated>")
     if more:
-        text.append(f"<NextContinuationToken>{end}/+</NextContinuationToken>")
-    for key in keys[first:end]:
+        token = 1 if "same" in bucket else first + 1 if "hidden" in bucket else end
+        text.append(f"<NextContinuationToken>{token}/+</NextContinuationToken>")
+    for key in keys if "hidden" in bucket else keys[first:end]:
         if rows[key] is None:
             text.append(f"<CommonPrefixes><Prefix>{escape(encode(key))}</Prefix></CommonPrefixes>")
         else:
