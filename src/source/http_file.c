@@ -155,16 +155,10 @@ static int range_put(void *context, const uint8_t *bytes, size_t size_bytes)
     return range->put(range->context, bytes, size_bytes);
 }
 
-/* Returns the address to ask. One that a redirect led to may be signed for some minutes. */
-static const char *range_url(const struct http_file *file)
-{
-    return file->direct && !atomic_load(&file->direct_ended) ? file->direct : file->target.url;
-}
-
 static int range_attempt(struct http *http, struct flow *flow, struct range *range,
                          struct http_tries *tries, bool *passes, struct failure *failure)
 {
-    const char *url = range_url(range->file);
+    const char *url = http_file_url(range->file);
     char lines[HTTP_REPLY_ETAG_BYTES + 96];
     int error;
 
@@ -175,10 +169,8 @@ static int range_attempt(struct http *http, struct flow *flow, struct range *ran
     error = http_attempt(http, flow, &range->file->target, url, lines, tries, passes, failure);
     if (error == -EOVERFLOW)
         return failure_set(failure, -EPROTO, "the server sends more bytes than it was asked for");
-    if ((error == -EACCES || error == -ENOENT) && url != range->file->target.url) {
-        atomic_store(&range->file->direct_ended, true);
+    if (http_file_leave(range->file, url, error))
         *passes = true;
-    }
     if (error || range->from == range->end)
         return error;
     *passes = true;

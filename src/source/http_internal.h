@@ -55,6 +55,12 @@ int http_file_ask(const struct http_file *file, uint64_t from, uint64_t end, cha
 /* Holds an answer against the file and the bytes that were asked for. */
 int http_file_check(const struct http_file *file, struct flow *flow, uint64_t from);
 
+/* Returns the address to ask: the one that a redirect led to, unless that has refused. */
+const char *http_file_url(const struct http_file *file);
+/* Notes that an attempt at this address failed. True: another address may have the file; a redirect
+ * may lead to one that is signed for some minutes only. */
+bool http_file_leave(struct http_file *file, const char *url, int error);
+
 /* http_stream.c: the file of a server without ranges. */
 int http_stream_new(struct http *http, struct http_stream **stream);
 void http_stream_free(struct http_stream *stream);

@@ -22,6 +22,19 @@ int http_file_ask(const struct http_file *file, uint64_t from, uint64_t end, cha
     return snprintf(lines, room, "Range: bytes=%" PRIu64 "-%s\nIf-Range: %s\n", from, last, same);
 }
 
+const char *http_file_url(const struct http_file *file)
+{
+    return file->direct && !atomic_load(&file->direct_ended) ? file->direct : file->target.url;
+}
+
+bool http_file_leave(struct http_file *file, const char *url, int error)
+{
+    if ((error != -EACCES && error != -ENOENT) || url == file->target.url)
+        return false;
+    atomic_store(&file->direct_ended, true);
+    return true;
+}
+
 static bool is_same(const struct http_reply *reply, const char *name, const char *before)
 {
     char now[HTTP_REPLY_ETAG_BYTES];

@@ -25,6 +25,7 @@ struct http_stream {
     pthread_cond_t moved;
     bool is_busy;      /* a thread uses all that follows */
     struct flow *flow; /* the transfer; NULL: none has begun */
+    const char *url;   /* its address, of the file */
     uint64_t at;       /* offset of the next byte that no read has got */
     uint8_t *rest;     /* bytes that have come already, the next ones */
     size_t rest_bytes, rest_room;
@@ -132,17 +133,16 @@ static int stream_check(void *context, struct flow *flow)
 static int begin(struct http_stream *stream, struct failure *failure)
 {
     const struct http_file *file = stream->file;
-    const char *url =
-        file->direct && !atomic_load(&file->direct_ended) ? file->direct : file->target.url;
 
     stop(stream);
+    stream->url = http_file_url(file);
     stream->flow = http_take(stream->http);
     if (!stream->flow)
         return failure_no_memory(failure);
     stream->flow->check = stream_check;
     stream->flow->put = stream_put;
     stream->flow->context = stream;
-    return http_attempt_begin(stream->flow, &file->target, url, "", failure);
+    return http_attempt_begin(stream->flow, &file->target, stream->url, "", failure);
 }
 
 /* Serves the read as far as this transfer goes. */
@@ -168,6 +168,8 @@ static int stream_attempt(struct http_stream *stream, struct http_tries *tries, 
                        passes, failure);
     if (error == -EOVERFLOW)
         return failure_set(failure, -EPROTO, "the server sends more bytes than it announced");
+    if (http_file_leave(stream->file, stream->url, error))
+        *passes = true;
     if (error || stream->from == stream->end)
         return error;
     *passes = true;
