@@ -101,6 +101,8 @@ make_repository() { # OWNER/MODEL
         assert_eq "$status" 1 "status of $model"
     done
     assert_match "$output" 'announces the file .*\.\./up.json'
+    make_repository org/huge
+    refuses hf://org/huge/config.json '^E2BIG: .*answer has more than 33554432 bytes'
     make_repository org/lies
     refuses hf://org/lies/config.json '^EPROTO: .*has 100 bytes on the server, but the hub announced 101'
     make_repository org/unsized

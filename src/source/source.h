@@ -34,8 +34,7 @@
 #define SOURCE_MAX_NAME_BYTES  4096u      /* of a relative name, and of each part of it 255 */
 #define SOURCE_MAX_PLACE_BYTES 8192u
 #define SOURCE_MAX_FILE_BYTES  ((uint64_t)1 << 62)
-#define SOURCE_MAX_LIST_BYTES  ((size_t)256 << 20) /* of a list as a server sends it */
-#define SOURCE_MAX_HEAD_BYTES  (64u << 10)         /* of the headers of one answer */
+#define SOURCE_MAX_HEAD_BYTES  (64u << 10) /* of the headers of one answer */
 #define SOURCE_SUM_BYTES       64u
 
 struct source;

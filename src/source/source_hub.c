@@ -20,6 +20,7 @@
 
 #define ENDPOINT    "https://huggingface.co"
 #define TOKEN_BYTES 1024u
+#define MOST_LIST   ((size_t)32 << 20) /* as JSON; decoded it takes many times as much memory */
 
 struct hub_entry {
     char *name;
@@ -31,9 +32,9 @@ struct hub_repository {
     struct hub_repository *next;
     char name[2 * HUB_MOST_NAME_BYTES + 2], revision[256];
     char commit[HUB_COMMIT_DIGITS + 1];
-    char *snapshot;  /* its folder in the cache */
-    bool is_offline; /* only the cache is known */
-    struct hub_entry *entries;
+    char *snapshot;            /* its folder in the cache */
+    bool is_offline;           /* only the cache is known */
+    struct hub_entry *entries; /* sorted by name */
     size_t count, room;
 };
 
@@ -223,12 +224,21 @@ static int add_entry(void *context, const struct hub_file *file)
     return 0;
 }
 
+static int entry_compare(const void *left, const void *right)
+{
+    const struct hub_entry *a = left, *b = right;
+
+    return strcmp(a->name, b->name);
+}
+
 static int decode(struct hub_repository *repository, const char *json, size_t bytes,
                   const char *place, struct failure *failure)
 {
     const char *fault = NULL;
     int error = hub_decode(json, bytes, add_entry, repository, repository->commit, &fault);
 
+    if (repository->count)
+        qsort(repository->entries, repository->count, sizeof(struct hub_entry), entry_compare);
     if (error == -EPROTO)
         return source_fail(failure, error, place, "the hub's answer is refused: %s", fault);
     return error ? source_fail(failure, error, place, "the hub's answer: %s", failure_reason(error))
@@ -279,8 +289,7 @@ static int ask(struct hub *hub, struct hub_repository *repository, const char *p
                               repository->name, revision) < 0)
         return source_fail(failure, -ENOMEM, place, "out of memory");
     target.url = url;
-    error =
-        http_get_text(hub->remote.http, &target, SOURCE_MAX_LIST_BYTES, &json, &bytes, NULL, &why);
+    error = http_get_text(hub->remote.http, &target, MOST_LIST, &json, &bytes, NULL, &why);
     return error ? source_fail(failure, error, place, "cannot ask the hub for it: %s", why.text)
                  : decode(repository, json, bytes, place, failure);
 }
@@ -365,12 +374,14 @@ static char *join(const char *a, const char *b, const char *c)
     return joined;
 }
 
-/* Adds a file below a prefix, or the folder right below it that has the file. */
+/* Adds a file below a prefix, or the folder right below it that has the file. Sorted files of one
+ * folder come one after another. */
 static int list_entry(struct source_list *list, const struct hub_entry *entry, const char *prefix,
                       bool is_deep)
 {
     const size_t bytes = strlen(prefix);
     const char *name = entry->name + bytes + (bytes > 0), *slash;
+    const struct source_entry *last;
     char folder[SOURCE_MAX_NAME_BYTES + 1];
 
     if (strncmp(entry->name, prefix, bytes) != 0 || (bytes > 0 && entry->name[bytes] != '/') ||
@@ -380,9 +391,9 @@ static int list_entry(struct source_list *list, const struct hub_entry *entry, c
     if (is_deep || !slash)
         return source_list_add(list, name, entry->size_bytes, false);
     snprintf(folder, sizeof(folder), "%.*s", (int)(slash - name), name);
-    for (size_t i = 0; i < list->count; i++)
-        if (list->entries[i].is_folder && strcmp(list->entries[i].name, folder) == 0)
-            return 0;
+    last = list->count ? &list->entries[list->count - 1] : NULL;
+    if (last && last->is_folder && strcmp(last->name, folder) == 0)
+        return 0;
     return source_list_add(list, folder, 0, true);
 }
 
@@ -412,10 +423,11 @@ static int hub_list(void *state, const char *tree, const char *folder, bool is_d
 
 static const struct hub_entry *find_entry(const struct hub_repository *repository, const char *name)
 {
-    for (size_t i = 0; i < repository->count; i++)
-        if (strcmp(repository->entries[i].name, name) == 0)
-            return &repository->entries[i];
-    return NULL;
+    const struct hub_entry wanted = {.name = (char *)name};
+
+    return repository->count ? bsearch(&wanted, repository->entries, repository->count,
+                                       sizeof(wanted), entry_compare)
+                             : NULL;
 }
 
 /* Returns the path of the file in the cache. NULL: it is not there whole. */

@@ -7,7 +7,7 @@ Faults are words of the bucket's name: `paged` has two keys a page, `endless` al
 `doctype`, `broken`, `lies` (a size), `climbs` (a key with "..").
 
 /hub/ is a hub. Repositories whose model begins with `private` want the token hf_test. Words of the model's
-name: `badsum`, `unsized`, `climbs`, `broken`, `lies` (a size), `wrongbytes`.
+name: `badsum`, `unsized`, `climbs`, `broken`, `lies` (a size), `wrongbytes`, `huge` (33 MiB of a list).
 """
 
 import datetime
@@ -169,7 +169,8 @@ def serve_hub(handler):
     elif not root.is_dir() or urllib.parse.unquote(revision) not in ("main", "refs/pr/1", COMMIT):
         handler.send(404, b"{}", [("X-Error-Message", "Repository not found")])
     elif listing and verb == "revision":
-        handler.send(200, describe(root, model).encode())
+        padding = b" " * (33 << 20) if "huge" in model else b""
+        handler.send(200, describe(root, model).encode() + padding)
     else:  # as the hub does for large files
         to = "/plain/" + "/".join([owner, model] + words[4:])
         handler.send(302, b"", [("Location", to), ("X-Repo-Commit", COMMIT)])
