@@ -52,6 +52,14 @@ static int look_put(void *context, const uint8_t *bytes, size_t size_bytes)
     return *count > 1 ? -ECONNABORTED : 0;
 }
 
+/* Returns the nanoseconds of a date; 0: it is none, or too far from 1970. */
+static int64_t parse_date(const struct libcurl *curl, const char *text)
+{
+    const int64_t seconds = (int64_t)curl->getdate(text, NULL);
+
+    return seconds > 0 && seconds <= INT64_MAX / 1000000000 ? seconds * 1000000000 : 0;
+}
+
 static int take_file(struct http *http, struct flow *flow, struct http_file *file,
                      struct failure *failure)
 {
@@ -63,9 +71,7 @@ static int take_file(struct http *http, struct flow *flow, struct http_file *fil
     file->etag = copy_header(&flow->reply, "ETag");
     file->modified = copy_header(&flow->reply, "Last-Modified");
     if (file->modified)
-        file->mtime_ns = (int64_t)http->curl->getdate(file->modified, NULL) * 1000000000;
-    if (file->mtime_ns < 0)
-        file->mtime_ns = 0;
+        file->mtime_ns = parse_date(http->curl, file->modified);
     file->direct = direct ? strdup(direct) : NULL;
     if (file->has_ranges || file->size_bytes == 0)
         return 0;
