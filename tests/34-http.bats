@@ -124,7 +124,7 @@ setup() {
 @test "cancelling ends reads at once, whatever they wait for" {
     local before
     export GET_END=300
-    for fault in stall=50000 noranges+stall=50000 late=503:1; do
+    for fault in stall=50000 noranges+stall=50000 late=503:1 noranges+late=503:1; do
         before=$(now_ms)
         refuses "$WEB/$fault/a.bin" '^ECANCELED'
         (($(now_ms) - before < 2000 * SLOW)) || fail "cancelling took $(($(now_ms) - before)) ms"

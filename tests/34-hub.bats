@@ -86,6 +86,8 @@ make_repository() { # OWNER/MODEL
     local place
     refuses hf://org/none/config.json '^ENOENT: hf://org/none/config.json: .*404 Not Found: Repository not found: look'
     refuses hf://org/model/none.json '^ENOENT: .*no such file at this revision'
+    make_file api/models/org/model/revision/main 10
+    HF_ENDPOINT=$WEB/headers refuses hf://org/model/config.json '^E2BIG: .*headers of the server.s answer'
     refuses hf://org/model@other/config.json '^ENOENT: .*404'
     for place in hf:// hf://.. hf://org/.. hf://org/m@ hf://org/m@../x hf://org/m@a%00 hf://a--b/c; do
         get -l "$place"

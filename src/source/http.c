@@ -118,7 +118,7 @@ int http_attempt(struct http *http, struct flow *flow, const struct http_target 
     return http_judge(flow, target->auth, flow_move(flow), tries, passes, failure);
 }
 
-bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes)
+bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes, int *error)
 {
     uint64_t ms, until_ms;
 
@@ -134,7 +134,10 @@ bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes)
     until_ms = clock_now_ms() + ms;
     while (!atomic_load(&http->cancelled) && clock_now_ms() < until_ms)
         clock_pause_ms(LOOK_MS);
-    return !atomic_load(&http->cancelled);
+    if (!atomic_load(&http->cancelled))
+        return true;
+    *error = -ECANCELED;
+    return false;
 }
 
 /* ---- texts ---------------------------------------------------------------------------------- */
@@ -142,6 +145,7 @@ bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes)
 struct text {
     char *bytes;
     size_t count, room, most;
+    struct failure *failure;
 };
 
 static int text_put(void *context, const uint8_t *bytes, size_t size_bytes)
@@ -150,7 +154,8 @@ static int text_put(void *context, const uint8_t *bytes, size_t size_bytes)
     int error;
 
     if (size_bytes > text->most - text->count)
-        return -E2BIG;
+        return failure_set(text->failure, -E2BIG, "the server's answer has more than %zu bytes",
+                           text->most);
     error = ARRAY_RESERVE(text->bytes, text->room, text->count + size_bytes + 1);
     if (error)
         return error;
@@ -168,11 +173,8 @@ static int text_check(void *context, struct flow *flow)
                        "the server sends it compressed, which was not asked for");
 }
 
-static int text_finish(struct text *text, int error, char **bytes, size_t *count,
-                       struct failure *failure)
+static int text_finish(struct text *text, int error, char **bytes, size_t *count)
 {
-    if (error == -E2BIG)
-        failure_set(failure, error, "the server's answer has more than %zu bytes", text->most);
     if (error == 0)
         error = ARRAY_RESERVE(text->bytes, text->room, text->count + 1);
     if (error) {
@@ -188,7 +190,7 @@ static int text_finish(struct text *text, int error, char **bytes, size_t *count
 int http_get_text(struct http *http, const struct http_target *target, size_t most_bytes,
                   char **text, size_t *bytes, struct http_reply *reply, struct failure *failure)
 {
-    struct text into = {.most = most_bytes};
+    struct text into = {.most = most_bytes, .failure = failure};
     struct http_tries tries = {0};
     struct flow *flow = http_take(http);
     bool passes;
@@ -203,11 +205,11 @@ int http_get_text(struct http *http, const struct http_target *target, size_t mo
         flow->context = &into;
         error = http_attempt(http, flow, target, target->url, "", &tries, &passes, failure);
         flow_end(flow);
-    } while (error && passes && http_wait(http, &tries, 0));
+    } while (error && passes && http_wait(http, &tries, 0, &error));
     if (reply) {
         *reply = flow->reply;
         flow->reply = (struct http_reply){0};
     }
     http_give(http, flow);
-    return text_finish(&into, error, text, bytes, failure);
+    return text_finish(&into, error, text, bytes);
 }

@@ -112,7 +112,7 @@ int http_file_look(struct http *http, const struct http_target *target, struct h
             passes = false;
         }
         flow_end(flow);
-    } while (error && passes && http_wait(http, &tries, 0));
+    } while (error && passes && http_wait(http, &tries, 0, &error));
     if (reply) {
         *reply = flow->reply;
         flow->reply = (struct http_reply){0};
@@ -196,9 +196,9 @@ static int range_copy(struct http *http, struct range *range, struct failure *fa
     do {
         error = range_attempt(http, flow, range, &tries, &passes, failure);
         flow_end(flow);
-    } while (error && passes && http_wait(http, &tries, range->from - begin));
+    } while (error && passes && http_wait(http, &tries, range->from - begin, &error));
     http_give(http, flow);
-    return atomic_load(&http->cancelled) ? -ECANCELED : error;
+    return error;
 }
 
 int http_file_copy(struct http *http, struct http_file *file, uint64_t offset_bytes,

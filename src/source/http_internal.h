@@ -40,9 +40,9 @@ int http_attempt(struct http *http, struct flow *flow, const struct http_target 
 int http_attempt_begin(struct flow *flow, const struct http_target *target, const char *url,
                        const char *lines, struct failure *failure);
 
-/* Waits before another attempt. False: there were enough, or the client was cancelled. done_bytes:
- * what has come up to now. */
-bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes);
+/* Waits before another attempt. False: there were enough, or the client was cancelled, which sets
+ * the error. done_bytes: what has come up to now. */
+bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes, int *error);
 
 /* http_why.c: the error of a flow that is done or failed with move_error; 0 if it has succeeded. */
 int http_judge(struct flow *flow, const struct http_auth *auth, int move_error,

@@ -186,7 +186,7 @@ static int stream_serve(struct http_stream *stream, struct failure *failure)
     do {
         if (error = stream_attempt(stream, &tries, &passes, failure), error)
             stop(stream);
-    } while (error && passes && http_wait(stream->http, &tries, stream->from - first));
+    } while (error && passes && http_wait(stream->http, &tries, stream->from - first, &error));
     return error;
 }
 
