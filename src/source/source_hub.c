@@ -470,17 +470,18 @@ static int add_remote(struct hub *hub, struct hub_own *own, const struct hub_rep
     error = remote_add(&hub->remote, &own->inner, url, &hub->auth, NULL, failure);
     if (error)
         return error;
-    if (entry->size_bytes != UINT64_MAX && entry->size_bytes != own->inner.file.size_bytes) {
+    if (entry->size_bytes != UINT64_MAX && entry->size_bytes != own->inner.file.size_bytes)
+        error = source_fail(failure, -EPROTO, own->inner.file.shown,
+                            "has %llu bytes on the server, but the hub announced %llu; try again",
+                            (unsigned long long)own->inner.file.size_bytes,
+                            (unsigned long long)entry->size_bytes);
+    else if (remote_promise(&own->inner, &entry->sum) != 0)
+        error = source_fail(failure, -ENOMEM, own->inner.file.shown, "out of memory");
+    if (error) {
         remote_drop(hub, &own->inner);
-        return source_fail(failure, -EPROTO, own->inner.file.shown,
-                           "has %llu bytes on the server, but the hub announced %llu; try again",
-                           (unsigned long long)own->inner.file.size_bytes,
-                           (unsigned long long)entry->size_bytes);
+        free(own->inner.file.identity);
     }
-    if (remote_promise(&own->inner, &entry->sum) == 0)
-        return 0;
-    remote_drop(hub, &own->inner);
-    return source_fail(failure, -ENOMEM, own->inner.file.shown, "out of memory");
+    return error;
 }
 
 static int add_file(struct hub *hub, struct hub_own *own, const struct hub_repository *repository,
