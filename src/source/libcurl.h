@@ -28,10 +28,8 @@
     F(multi_remove_handle)   \
     F(multi_perform)         \
     F(multi_poll)            \
-    F(multi_wakeup)          \
     F(multi_info_read)       \
     F(multi_cleanup)         \
-    F(multi_strerror)        \
     F(slist_append)          \
     F(slist_free_all)        \
     F(getdate)
