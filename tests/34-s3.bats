@@ -80,7 +80,7 @@ lists() { # TREE NAME...
     AWS_SECRET_ACCESS_KEY=other refuses s3://bucket/a.json '^EACCES: .*SignatureDoesNotMatch'
     refuses s3://far/a.json '^ELOOP: .*region eu-far-2, not eu-test-1; set AWS_REGION=eu-far-2'
     refuses s3:///a.json '^EINVAL: .*no bucket'
-    AWS_REGION=evil.example/ refuses s3://bucket/a.json '^EINVAL: .*region'
+    AWS_REGION=evil.example/ refuses s3://bucket/a.json "^EINVAL: .*'evil.example/' is no name of a region; set AWS_REGION"
     unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
     refuses s3://bucket/a.json '^EACCES: .*no credentials for S3; set AWS_ACCESS_KEY_ID'
     gets s3://public/a.json public/a.json

@@ -117,7 +117,7 @@ static int take_file(json_t *sibling, hub_add *add, void *context, const char **
         return -EPROTO;
     }
     if (!take_sum(json_object_get(sibling, "lfs"), &file)) {
-        *fault = "it has a sha256 that is none";
+        *fault = "a sha256 in it is not 64 hex digits";
         return -EPROTO;
     }
     return add(context, &file);

@@ -155,7 +155,7 @@ static int check(struct s3_config *config, struct failure *failure)
     char *endpoint = config->endpoint;
 
     if (config->region[strspn(config->region, allowed)] || strlen(config->region) > 64)
-        return failure_set(failure, -EINVAL, "the region '%.100s' is none; set AWS_REGION",
+        return failure_set(failure, -EINVAL, "'%.100s' is no name of a region; set AWS_REGION",
                            config->region);
     if (endpoint && !url_trim_endpoint(endpoint))
         return failure_set(failure, -EINVAL,

@@ -23,7 +23,7 @@ struct s3_keys {
  * Writes the header lines for a GET of an address, whose path and query are encoded as url_encode
  * does, the query in any order. more: a further header, "name:value\n" with a name that sorts
  * between "host" and "x-amz-content"; "": none. 0; -E2BIG: there is not enough room; -EINVAL: not
- * an address, or a secret that is none; -ENOMEM.
+ * an address, or a secret that is too long; -ENOMEM.
  */
 int s3_sign(const struct s3_keys *keys, const char *region, const char *url, time_t now,
             const char *more, char *lines, size_t room);
