@@ -123,8 +123,10 @@ static void set_safety(struct flow *flow, const char *url, bool follows)
     set(flow->easy, CURLOPT_FOLLOWLOCATION, follows ? 1L : 0L);
     set(flow->easy, CURLOPT_MAXREDIRS, (long)HTTP_MAX_REDIRECTS);
     set(flow->easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
-    if (trusted && *trusted)
+    if (trusted && *trusted) {
         set(flow->easy, CURLOPT_CAINFO, trusted);
+        set(flow->easy, CURLOPT_CAPATH, NULL); /* the system's folder would count, too */
+    }
 }
 
 static void set_request(struct flow *flow, const char *url)
