@@ -51,6 +51,16 @@ make_repository() { # OWNER/MODEL
     gets hf://org/private/config.json org/private/config.json
 }
 
+@test "the token does not go on to another host" {
+    local hub_log=$WEB_LOG
+    start_web
+    make_repository "org/at-$WEB_PORT"
+    HF_TOKEN=hf_test gets "hf://org/at-$WEB_PORT/model.safetensors" org/model/model.safetensors
+    assert_eq "$(grep -c '"authorization": "Bearer hf_test"' "$hub_log")" 2 'requests with the token to the hub'
+    (($(count_requests '/plain/') > 1)) || fail 'the other host was not asked'
+    assert_eq "$(count_requests 'hf_test|authorization')" 0 'requests with the token to the other host'
+}
+
 @test "an address of the hub without a scheme is refused, and its slashes at the end do not count" {
     export HF_TOKEN=hf_test
     HF_ENDPOINT=127.0.0.1:$WEB_PORT/hub refuses hf://org/model/config.json \

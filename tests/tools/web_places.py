@@ -7,7 +7,7 @@ Faults are words of the bucket's name: `paged` has two keys a page, `endless` al
 `doctype`, `broken`, `lies` (a size), `climbs` (a key with "..").
 
 /hub/ is a hub. Repositories whose model begins with `private` want the token hf_test. Words of the model's
-name: `badsum`, `unsized`, `climbs`, `broken`, `lies` (a size), `wrongbytes`, `huge` (33 MiB of a list).
+name: `badsum`, `unsized`, `climbs`, `broken`, `lies` (a size), `wrongbytes`, `huge` (33 MiB of a list). Files of `at-PORT` are at http://localhost:PORT.
 """
 
 import datetime
@@ -173,5 +173,6 @@ def serve_hub(handler):
         handler.send(200, describe(root, model).encode() + padding)
     else:  # as the hub does for large files
         to = "/plain/" + "/".join([owner, model] + words[4:])
+        to = f"http://localhost:{model[3:]}{to}" if model.startswith("at-") else to
         handler.send(302, b"", [("Location", to), ("X-Repo-Commit", COMMIT)])
     return True
