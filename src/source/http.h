@@ -6,8 +6,8 @@
  * thread that reads takes one that is idle, or makes one, so that N threads read over N
  * connections. Addresses are http:// or https://. What always holds:
  *
- * - The certificate of an https server is verified, and a redirect never leads from https to http,
- *   to another scheme, or over more than HTTP_MAX_REDIRECTS addresses.
+ * - The certificate of an https server is verified. Redirects never lead from an https address that
+ *   was named to http, to another scheme, or over more than HTTP_MAX_REDIRECTS addresses.
  * - Credentials (of the address, of ~/.netrc, of struct http_auth) go to the host that they are
  * for.
  * - A transfer that breaks is continued where it broke, after growing pauses. The bytes are those
@@ -16,7 +16,7 @@
  *
  * The environment: http_proxy, https_proxy, all_proxy, no_proxy (libcurl); CURL_CA_BUNDLE or
  * SSL_CERT_FILE: trusted certificates instead of the system's; GMSFS_HTTP_STALL: seconds without a
- * byte after which a transfer has broken (30).
+ * byte after which a transfer has broken (30); one byte a second is enough to go on.
  *
  * Blocking, from any thread, except for opening and closing. Prints nothing. A failure has the
  * reason and the way out; the caller writes the name of the file before it.
