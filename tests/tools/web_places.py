@@ -3,11 +3,13 @@
 
 /s3/BUCKET[/KEY] is S3 for the keys AKIDEXAMPLE and SECRET (with the token TOKEN, if TOKEN is the bucket's
 name), in the region eu-test-1. Every request has to be signed, but for buckets that begin with `public`.
-Faults are words of the bucket's name: `paged` has two keys a page, `endless` always another page, `same` with the same token, `hidden` one hidden key a page,
+Faults are words of the bucket's name: `paged` has two keys a page, `endless` always another page,
+`same` with the same token, `hidden` one hidden key a page,
 `doctype`, `broken`, `lies` (a size), `climbs` (a key with "..").
 
 /hub/ is a hub. Repositories whose model begins with `private` want the token hf_test. Words of the model's
-name: `badsum`, `unsized`, `climbs`, `broken`, `lies` (a size), `wrongbytes`, `huge` (33 MiB of a list). Files of `at-PORT` are at http://localhost:PORT.
+name: `badsum`, `unsized`, `climbs`, `broken`, `lies` (a size), `wrongbytes`, `huge` (33 MiB of a list).
+Files of `at-PORT` are at http://localhost:PORT.
 """
 
 import datetime
