@@ -84,6 +84,7 @@ make_repository() { # OWNER/MODEL
     refuses hf://org/other/config.json '^ENOENT: .*not in the cache .*HF_HUB_OFFLINE is set'
     get -l hf://org/model
     assert_match "$output" '^-?[0-9]+ model.safetensors$'
+    HF_HUB_OFFLINE=False gets hf://org/model/config.json org/model/config.json
     unset HF_HUB_OFFLINE
     HF_ENDPOINT=http://127.0.0.1:1 gets hf://org/model/model.safetensors org/model/model.safetensors
     # A file of the cache that is not whole is fetched.

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #define ENDPOINT    "https://huggingface.co"
@@ -67,6 +68,18 @@ static const char *setting(const char *name)
     const char *value = getenv(name);
 
     return value && *value ? value : NULL;
+}
+
+/* Returns true if a setting is neither empty nor a word for no. */
+static bool is_set(const char *name)
+{
+    static const char *const words_for_no[] = {"0", "false", "no", "off"};
+    const char *value = setting(name);
+
+    for (size_t i = 0; value && i < sizeof(words_for_no) / sizeof(words_for_no[0]); i++)
+        if (strcasecmp(value, words_for_no[i]) == 0)
+            return false;
+    return value != NULL;
 }
 
 /* Returns BELOW in HF_HOME. NULL: no memory. */
@@ -302,8 +315,7 @@ static bool is_unreachable(int error)
 static int look_up(struct hub *hub, struct hub_repository *repository, const char *place,
                    struct failure *failure)
 {
-    const char *offline = setting("HF_HUB_OFFLINE");
-    const bool may_ask = !offline || strcmp(offline, "0") == 0;
+    const bool may_ask = !is_set("HF_HUB_OFFLINE");
     char folder[3 * HUB_MOST_NAME_BYTES];
     int error = may_ask ? ask(hub, repository, place, failure) : -EHOSTUNREACH;
 
