@@ -80,13 +80,15 @@ make_repository() { # OWNER/MODEL
     assert_eq "$(count_requests '/resolve/.*safetensors')" 0 'requests for the cached file'
     export HF_HUB_OFFLINE=1
     gets hf://org/model/model.safetensors org/model/model.safetensors
-    refuses hf://org/model/config.json '^ENOENT: .*not in the cache .*hub'
+    refuses hf://org/model/config.json '^ENOENT: .*not in the cache .*hub was not asked: HF_HUB_OFFLINE is set'
     refuses hf://org/other/config.json '^ENOENT: .*not in the cache .*HF_HUB_OFFLINE is set'
     get -l hf://org/model
     assert_match "$output" '^-?[0-9]+ model.safetensors$'
     HF_HUB_OFFLINE=False gets hf://org/model/config.json org/model/config.json
     unset HF_HUB_OFFLINE
     HF_ENDPOINT=http://127.0.0.1:1 gets hf://org/model/model.safetensors org/model/model.safetensors
+    HF_ENDPOINT=http://127.0.0.1:1 refuses hf://org/model/config.json \
+        '^ENOENT: .*not in the cache .*hub was not asked: the server cannot be reached'
     # A file of the cache that is not whole is fetched.
     truncate -s 5 "$CACHE/blobs/sum"
     gets hf://org/model/model.safetensors org/model/model.safetensors

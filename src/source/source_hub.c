@@ -11,12 +11,12 @@
 #include "base/array.h"
 #include "base/scope.h"
 #include "source/hub_list.h"
+#include "source/hub_settings.h"
 #include "source/url.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #define ENDPOINT    "https://huggingface.co"
@@ -35,6 +35,7 @@ struct hub_repository {
     char commit[HUB_COMMIT_DIGITS + 1];
     char *snapshot;            /* its folder in the cache */
     bool is_offline;           /* only the cache is known */
+    char reason[256];          /* why the hub was not asked */
     struct hub_entry *entries; /* sorted by name */
     size_t count, room;
 };
@@ -63,66 +64,17 @@ static const struct source_backend from_server = {
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static const char *setting(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value && *value ? value : NULL;
-}
-
-/* Returns true if a setting is neither empty nor a word for no. */
-static bool is_set(const char *name)
-{
-    static const char *const words_for_no[] = {"0", "false", "no", "off"};
-    const char *value = setting(name);
-
-    for (size_t i = 0; value && i < sizeof(words_for_no) / sizeof(words_for_no[0]); i++)
-        if (strcasecmp(value, words_for_no[i]) == 0)
-            return false;
-    return value != NULL;
-}
-
-/* Returns BELOW in HF_HOME. NULL: no memory. */
-static char *in_home(const char *below)
-{
-    const char *home = setting("HF_HOME"), *cache = setting("XDG_CACHE_HOME");
-    char *path = NULL;
-    int written;
-
-    if (home)
-        written = asprintf(&path, "%s/%s", home, below);
-    else if (cache)
-        written = asprintf(&path, "%s/huggingface/%s", cache, below);
-    else
-        written = asprintf(&path, "%s/.cache/huggingface/%s", setting("HOME") ? getenv("HOME") : "",
-                           below);
-    return written < 0 ? NULL : path;
-}
-
-static void read_line(const char *path, char *line, size_t room)
-{
-    FILE *file = fopen(path, "re");
-
-    line[0] = '\0';
-    if (!file)
-        return;
-    if (!fgets(line, (int)room, file))
-        line[0] = '\0';
-    fclose(file);
-    line[strcspn(line, " \t\r\n")] = '\0';
-}
-
 static void read_token(struct hub *hub)
 {
-    SCOPED_FREE char *own = in_home("token");
-    const char *token = setting("HF_TOKEN");
+    SCOPED_FREE char *own = hub_in_home("token");
+    const char *token = hub_setting("HF_TOKEN");
 
     if (token)
         snprintf(hub->token, sizeof(hub->token), "%.*s", (int)strcspn(token, " \t\r\n"), token);
-    else if (setting("HF_TOKEN_PATH"))
-        read_line(setting("HF_TOKEN_PATH"), hub->token, sizeof(hub->token));
+    else if (hub_setting("HF_TOKEN_PATH"))
+        hub_read_line(hub_setting("HF_TOKEN_PATH"), hub->token, sizeof(hub->token));
     else if (own)
-        read_line(own, hub->token, sizeof(hub->token));
+        hub_read_line(own, hub->token, sizeof(hub->token));
 }
 
 static int hub_write(const struct http_auth *auth, const char *url, char *lines,
@@ -159,8 +111,8 @@ static void hub_close(void *state);
 /* Takes the hub's address, and its cache and token. */
 static int take_settings(struct hub *hub, struct failure *failure)
 {
-    hub->endpoint = strdup(setting("HF_ENDPOINT") ? getenv("HF_ENDPOINT") : ENDPOINT);
-    hub->cache = setting("HF_HUB_CACHE") ? strdup(getenv("HF_HUB_CACHE")) : in_home("hub");
+    hub->endpoint = strdup(hub_setting("HF_ENDPOINT") ? getenv("HF_ENDPOINT") : ENDPOINT);
+    hub->cache = hub_setting("HF_HUB_CACHE") ? strdup(getenv("HF_HUB_CACHE")) : hub_in_home("hub");
     if (!hub->endpoint || !hub->cache)
         return failure_no_memory(failure);
     if (!url_trim_endpoint(hub->endpoint))
@@ -268,7 +220,7 @@ static bool find_offline(const struct hub *hub, struct hub_repository *repositor
         snprintf(repository->commit, sizeof(repository->commit), "%.*s", (int)HUB_COMMIT_DIGITS,
                  repository->revision);
     else if (asprintf(&path, "%s/%s/refs/%s", hub->cache, folder, repository->revision) >= 0)
-        read_line(path, repository->commit, sizeof(repository->commit));
+        hub_read_line(path, repository->commit, sizeof(repository->commit));
     repository->is_offline = true;
     return strspn(repository->commit, "0123456789abcdef") == HUB_COMMIT_DIGITS;
 }
@@ -303,6 +255,8 @@ static int ask(struct hub *hub, struct hub_repository *repository, const char *p
         return source_fail(failure, -ENOMEM, place, "out of memory");
     target.url = url;
     error = http_get_text(hub->remote.http, &target, MOST_LIST, &json, &bytes, NULL, &why);
+    if (error)
+        snprintf(repository->reason, sizeof(repository->reason), "%.255s", why.text);
     return error ? source_fail(failure, error, place, "cannot ask the hub for it: %s", why.text)
                  : decode(repository, json, bytes, place, failure);
 }
@@ -315,10 +269,12 @@ static bool is_unreachable(int error)
 static int look_up(struct hub *hub, struct hub_repository *repository, const char *place,
                    struct failure *failure)
 {
-    const bool may_ask = !is_set("HF_HUB_OFFLINE");
+    const bool may_ask = !hub_is_set("HF_HUB_OFFLINE");
     char folder[3 * HUB_MOST_NAME_BYTES];
     int error = may_ask ? ask(hub, repository, place, failure) : -EHOSTUNREACH;
 
+    if (!may_ask)
+        strcpy(repository->reason, "HF_HUB_OFFLINE is set");
     cache_folder(repository->name, folder, sizeof(folder));
     if (is_unreachable(error)) {
         if (!find_offline(hub, repository, folder))
@@ -431,6 +387,17 @@ static int hub_list(void *state, const char *tree, const char *folder, bool is_d
                  : 0;
 }
 
+/* A snapshot of the cache may have some of the files only. */
+static void hub_tell_unfinished(void *state, const char *tree, char *text, size_t room)
+{
+    struct hub_repository *repository;
+    struct hub_place parsed;
+    struct failure unused;
+
+    if (find_repository(state, tree, &parsed, &repository, &unused) == 0 && repository->is_offline)
+        snprintf(text, room, " (only the hub's cache was read: %s)", repository->reason);
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static const struct hub_entry *find_entry(const struct hub_repository *repository, const char *name)
@@ -512,7 +479,8 @@ static int add_file(struct hub *hub, struct hub_own *own, const struct hub_repos
         return add_cached(hub, own, failure);
     if (repository->is_offline)
         return source_fail(failure, -ENOENT, own->inner.file.shown,
-                           "is not in the cache %s, and the hub cannot be reached", hub->cache);
+                           "is not in the cache %s, and the hub was not asked: %s", hub->cache,
+                           repository->reason);
     return add_remote(hub, own, repository, entry, name, failure);
 }
 
@@ -594,6 +562,7 @@ const struct source_backend source_hub = {
     .close = hub_close,
     .is_tree = hub_is_tree,
     .list = hub_list,
+    .tell_unfinished = hub_tell_unfinished,
     .add = hub_add_file,
     .drop = hub_drop,
     .read = hub_read,
