@@ -58,6 +58,16 @@ assert_fetched_once() {
     done
 }
 
+@test "a load from the hub's cache alone says so" {
+    local cache=$T/.cache/huggingface/hub/models--org--model commit=0123456789abcdef0123456789abcdef01234567
+    mkdir -p "$cache/snapshots" "$cache/refs"
+    cp -r "$T/www/org/model" "$cache/snapshots/$commit"
+    printf %s "$commit" >"$cache/refs/main"
+    HF_ENDPOINT=http://127.0.0.1:1 same cache hf://org/model
+    HF_ENDPOINT=http://127.0.0.1:1 cli load "$M/cache2" hf://org/model
+    assert_match "$output" "hf://org/model: files may be missing \(only the hub's cache was read: the server cannot"
+}
+
 @test "servers that are slow, cut, or have no ranges give the same store" {
     same slow "$WEB/slow=1/org/model/$INDEX"
     same cut "$WEB/cut=3000000/org/model/$INDEX"

@@ -142,6 +142,20 @@ static int load_open_tensors(struct load *load)
                : cli_failure(&failure);
 }
 
+/* A server's tree may lack files, and be a whole model without them. */
+static void load_tell_unfinished(const struct load *load)
+{
+    char text[320];
+
+    for (size_t i = 0; i < load->file_count; i++) {
+        if (!source_has_scheme(load->files[i]))
+            continue;
+        source_tell_unfinished(load->source, load->files[i], text, sizeof(text));
+        if (text[0])
+            cli_error("%s: files may be missing%s", load->files[i], text);
+    }
+}
+
 int load_plan(struct load *load)
 {
     int status = load->keeps_files ? load_open_files(load) : load_open_tensors(load);
@@ -149,6 +163,8 @@ int load_plan(struct load *load)
 
     if (status == CLI_OK && described && safetensors_metadata_json(described, &load->metadata) != 0)
         status = cli_out_of_memory();
+    if (status == CLI_OK)
+        load_tell_unfinished(load);
     if (status == CLI_OK)
         status = load_describe(load->model, &load->values);
     if (status == CLI_OK && load->bound)
