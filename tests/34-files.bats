@@ -145,6 +145,34 @@ commit_files() {
 
 # ---- gmsfs load --files ----------------------------------------------------------------------
 
+@test "gmsfs run -r and a held lock pin the files while a writer waits" {
+    local writer reader
+    mkdir "$T/first" "$T/second"
+    echo first >"$T/first/model.txt"
+    echo second >"$T/second/model.txt"
+    cli load -q --files "$W" "$T/first"
+    spawn "$GMSFS" run -r "$W" -- sh -c \
+        'cat "$0/model.txt"; until [ -e "$1" ]; do sleep 0.05; done; cat "$0/model.txt"' "$F" "$T/go"
+    reader=$SPAWNED
+    wait_until 5 grep -q first "$T/spawn-$reader"
+    spawn "$GMSFS" load -q --files "$W" "$T/second"
+    writer=$SPAWNED
+    wait_for_waiters weights 1
+    touch "$T/go"
+    wait_exit "$reader"
+    assert_eq "$(output_of "$reader")" $'first\nfirst'
+    wait_exit "$writer"
+    assert_eq "$status" 0
+    assert_eq "$(cat "$F/model.txt")" second
+
+    exec 8<"$W/lock"
+    cli -3 load -q --files --timeout 0 "$W" "$T/first"
+    assert_eq "$(cat "$F/model.txt")" second
+    exec 8>&-
+    cli load -q --files "$W" "$T/first"
+    assert_eq "$(cat "$F/model.txt")" first
+}
+
 # A directory with a model and files of all kinds of sizes: sets D.
 make_directory() {
     local size
