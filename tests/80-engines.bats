@@ -53,3 +53,14 @@ setup() {
     HANG=$((HANG * 8))
     python_tests test_vllm_kv_engines vllm
 }
+
+@test "programs that know nothing of gmsfs have the same outputs on files of a store" {
+    requires passthrough
+    HANG=$((HANG * 4))
+    python_tests test_files_programs transformers
+}
+
+@test "ONNX Runtime has the same outputs on files of a store" {
+    HANG=$((HANG * 4))
+    python_tests test_files_programs.OnnxRuntime onnxruntime
+}
