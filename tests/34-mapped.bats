@@ -357,6 +357,33 @@ put_file() {
     run_logged '!' as_user python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDONLY)' "$W/allocations/a"
 }
 
+@test "memory stays charged while a client of another user has a descriptor of it, from before or after the commit" {
+    local client when
+    requires root
+    start_weights
+    random 4194304 "$T/a"
+    chmod 777 "$W"
+    for when in before after; do
+        if [[ $when == before ]]; then
+            spawn as_user "$GMSCTL" open "$W/ctl" rw acquire rw 5000 clear alloc 4194304 1 a '' export 0 0 \
+                connect "$M" redeem last 1 commit-flags 16 say held until "$T/$when"
+        else
+            spawn as_user "$GMSCTL" open "$W/ctl" r acquire ro 5000 export 0 0 connect "$M" redeem last 1 \
+                disconnect say held until "$T/$when"
+        fi
+        client=$SPAWNED
+        wait_until 10 said "$client" held
+        [[ $when == before ]] || echo "revoke $(awk '{ print $1; exit }' "$W/sessions")" >"$W/abort"
+        ctl open "$W/ctl" rw acquire rw 5000 clear commit
+        wait_until 5 device_is .mapped_bytes 4194304
+        used_is 4194304
+        touch "$T/$when"
+        wait_exit "$client"
+        wait_until 10 used_is 0
+        [[ $when == after ]] || put a "$T/a"
+    done
+}
+
 @test "an ordinary user's mount maps from the kernel's cache" {
     requires user-fuse /usr/bin/python3
     MOUNT_VIA=("${AS_USER[@]}")

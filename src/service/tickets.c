@@ -220,17 +220,24 @@ static enum vmm_memory get_kind(const struct service *s, const struct piece *pie
     return info.memory;
 }
 
-/* Lends a descriptor. The first user of a piece gets the service's own, which no other user
- * shares. */
+/* Returns true if the memory is immutable or may become so: piece_free.c counts its users, and
+ * cannot see those of the service's own descriptor. */
+static bool counts_users(const struct service *s, const struct piece *piece)
+{
+    return piece->tier == VMM_TIER_DEVICE && vmm_can_finish(s->vmm) &&
+           (!piece->memory.final || piece->memory.immutable);
+}
+
+/* Lends a descriptor. The first user of a piece gets the service's own, which no other user shares;
+ * of memory whose users are counted, each gets another. */
 static int lend(struct service *s, struct piece *piece, uint32_t uid, bool writable,
                 struct service_descriptor *descriptor)
 {
     struct piece_holder *holder = &piece->holders[writable];
-    if (!holder->any)
-        *holder = (struct piece_holder){.uid = uid, .any = true};
-    descriptor->is_own = holder->uid != uid;
+    descriptor->is_own = counts_users(s, piece) || (holder->any && holder->uid != uid);
     if (descriptor->is_own)
         return vmm_duplicate(s->vmm, &piece->memory, writable, &descriptor->fd);
+    *holder = (struct piece_holder){.uid = uid, .any = true};
     descriptor->fd = writable ? piece->memory.fd : piece->memory.fd_readonly;
     return 0;
 }

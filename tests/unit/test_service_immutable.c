@@ -6,6 +6,7 @@
 #include "service/moves.h"
 #include "service/parked.h"
 #include "service/service_internal.h"
+#include "service/tickets.h"
 #include "service/views.h"
 
 #include <sys/mman.h>
@@ -73,6 +74,23 @@ static void *map_for_writing(size_t rank)
     require(at != MAP_FAILED);
     close(fd);
     return at;
+}
+
+/* Lends a descriptor to the client, and returns the duplicate that a message makes. */
+static int lend_to(const struct client *client, size_t rank)
+{
+    const struct layout *layout = core_get_layout(service_get_core(service), store());
+    struct service_descriptor descriptor;
+    int fd;
+
+    require(
+        in_step(service_lend_descriptor(service, client->ctl, layout_at_rank(layout, rank)->slot,
+                                        client->caller.processes, 1, &descriptor)) == 0);
+    fd = fcntl(descriptor.fd, F_DUPFD_CLOEXEC, 0);
+    if (descriptor.is_own)
+        close(descriptor.fd);
+    require(fd >= 0);
+    return fd;
 }
 
 static int seals_of(size_t rank)
@@ -244,4 +262,25 @@ TAP_TEST(a_plain_store_that_comes_back_takes_no_seals)
     check_int(seals_of(0), SIZE_SEALS | F_SEAL_SEAL);
     service_end();
     fixture_host_bytes = 0;
+}
+
+TAP_TEST(memory_whose_descriptor_a_client_has_is_held_after_an_immutable_commit)
+{
+    int fd;
+
+    start_writing();
+    fd = lend_to(&writer, 0);
+    check_int(commit(&writer, CORE_COMMIT_IMMUTABLE), 0);
+    check(vmm_is_held(&piece_at(0)->memory));
+    check(!vmm_is_held(&piece_at(1)->memory));
+    close(fd);
+    check(!vmm_is_held(&piece_at(0)->memory));
+    open_ctl(&reader, 8);
+    acquire(&reader, LOCK_WISH_RO, 0);
+    require(reader.answers == 1 && reader.error == 0);
+    fd = lend_to(&reader, 1);
+    check(vmm_is_held(&piece_at(1)->memory));
+    close(fd);
+    check(!vmm_is_held(&piece_at(1)->memory));
+    service_end();
 }
