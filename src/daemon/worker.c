@@ -307,6 +307,9 @@ static int open_memory(struct worker *worker)
         return error;
     }
     swap_warn(&options->vmm);
+    if (vmm_can_finish(worker->vmm) && !vmm_tells_holders(worker->vmm))
+        log_warning("the kernel does not tell which processes map memory (fs.leases-enable, "
+                    "fcntl(2) F_SETLEASE): files of immutable layouts are mapped from its cache");
     vmm_get_info(worker->vmm, &info);
     if (info.free_threads)
         helpers_bound(worker->helpers, SERVICE_POOL_FREE, info.free_threads);

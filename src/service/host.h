@@ -76,7 +76,7 @@ struct service_host {
     void (*drop)(void *context, const uint64_t *memories, size_t count);
     /* Called on helper threads. Registers this memory's file with the kernel, which then reads and
      * maps it for openers that are answered with *number. -EPERM: it cannot be, ever; another
-     * negative errno: not now. `drop` ends the registration. */
+     * negative errno: not now. `drop` ends the registration. NULL: none can. */
     int (*back)(void *context, uint64_t memory, uint32_t *number);
     struct room *room; /* limit on the growth of the daemon's own memory; NULL: none */
 };

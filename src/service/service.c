@@ -35,6 +35,8 @@ struct service *service_make(struct vmm *vmm, const struct service_options *opti
     s->vmm = vmm;
     s->options = *options;
     s->host = *host;
+    if (!vmm_tells_holders(vmm))
+        s->host.back = NULL; /* mappings of a registered file could not be charged */
     s->next_memory = 1;
     layout_drop_pages_by(pages_drop);
     service_init_bounds(s);

@@ -28,6 +28,9 @@
 static pthread_mutex_t mode_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_kept_out; /* this process was seen to have no right to override modes */
 
+static pthread_once_t asked_for_lease = PTHREAD_ONCE_INIT;
+static bool tells_holders;
+
 static int prepared = -1; /* by memfd_prepare_huge */
 
 int memfd_make(const char *name, unsigned flags)
@@ -152,10 +155,29 @@ bool memfd_is_immutable(int fd)
     return has_seals(fd, SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
 }
 
+static void ask_for_lease(void)
+{
+    int fd = memfd_make("gmsfs", 0), fd_readonly = fd < 0 ? fd : memfd_open_readonly(fd);
+
+    tells_holders = fd_readonly >= 0 && fcntl(fd_readonly, F_SETLEASE, F_WRLCK) == 0;
+    if (fd_readonly >= 0)
+        close(fd_readonly);
+    if (fd >= 0)
+        close(fd);
+}
+
+bool memfd_tells_holders(void)
+{
+    pthread_once(&asked_for_lease, ask_for_lease);
+    return tells_holders;
+}
+
 bool memfd_is_held(int fd_readonly)
 {
+    if (!memfd_tells_holders())
+        return false;
     if (fcntl(fd_readonly, F_SETLEASE, F_WRLCK) < 0)
-        return errno == EAGAIN;
+        return true;
     fcntl(fd_readonly, F_SETLEASE, F_UNLCK);
     return false;
 }

@@ -44,9 +44,12 @@ int memfd_make_immutable(int fd);
 bool memfd_is_final(int fd); /* no seal can be added; also a file of memfd_make_in */
 bool memfd_is_immutable(int fd);
 /* Returns true if the file is open or mapped by another description than this read-only one, for
- * reading: the kernel grants a write lease only where it is not (fcntl(2), F_SETLEASE). False if
- * this process may not ask. */
+ * reading: the kernel grants a write lease only where it is not (fcntl(2), F_SETLEASE). True if
+ * this process cannot find out now; false if it never can. */
 bool memfd_is_held(int fd_readonly);
+/* Returns true if the kernel grants this process leases: with fs.leases-enable=0 it does not. Asks
+ * it once. */
+bool memfd_tells_holders(void);
 /* Returns true for a file in memory; a GPU's descriptor is none. */
 bool memfd_is_file(int fd);
 /* Opens a file that is closed to others again, read-only or not, with a description of its own. An

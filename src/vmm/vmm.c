@@ -399,6 +399,11 @@ bool vmm_is_held(const struct vmm_piece *piece)
     return piece->immutable && memfd_is_held(piece->fd_readonly);
 }
 
+bool vmm_tells_holders(const struct vmm *vmm)
+{
+    return vmm_can_finish(vmm) && memfd_tells_holders();
+}
+
 int vmm_duplicate(struct vmm *vmm, const struct vmm_piece *piece, bool writable, int *fd)
 {
     const struct vmm_backend *backend = vmm_backend_of(vmm, piece);

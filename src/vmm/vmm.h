@@ -269,6 +269,8 @@ bool vmm_can_finish(const struct vmm *vmm);
 /* Returns true if a process has an immutable piece open or mapped by an open file description other
  * than the piece's own, which the piece's user shares (vmm_duplicate). Any thread. */
 bool vmm_is_held(const struct vmm_piece *piece);
+/* Returns true if vmm_is_held can tell; else it is always false. */
+bool vmm_tells_holders(const struct vmm *vmm);
 /* Closes the descriptors that the piece had before it was sealed, if they differ. */
 void vmm_drop_former(struct vmm_piece *piece);
 /* Transfer all bytes, or return a negative errno; the caller has checked the bounds. */

@@ -2,7 +2,11 @@
 /* Memory that no process can write any more. */
 #include "vmm_fixture.h"
 
+#include <linux/capability.h>
+#include <sys/fsuid.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static struct vmm_piece piece;
 
@@ -72,6 +76,38 @@ TAP_TEST(immutable_memory_is_held_while_another_description_has_it_open_or_mappe
     close(reader);
     check(vmm_is_held(&piece));
     munmap(at, 4 * MIB);
+    check(!vmm_is_held(&piece));
+    drop_piece();
+}
+
+/* Sets the effective capabilities of this thread, and returns the former ones. */
+static uint32_t set_effective(uint32_t capabilities)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+
+    require(syscall(SYS_capget, &head, sets) == 0);
+    uint32_t former = sets[0].effective;
+    sets[0].effective = capabilities & sets[0].permitted;
+    require(syscall(SYS_capset, &head, sets) == 0);
+    return former;
+}
+
+TAP_TEST(immutable_memory_counts_as_held_where_the_kernel_refuses_to_tell)
+{
+    uint32_t capabilities;
+
+    if (skip(geteuid() != 0, "needs root"))
+        return;
+    make_piece();
+    check_int(vmm_make_immutable(vmm, &piece), 0);
+    piece.immutable = true;
+    check(vmm_tells_holders(vmm) && !vmm_is_held(&piece));
+    setfsuid(1); /* the owner of a file and CAP_LEASE get leases of it */
+    capabilities = set_effective(0);
+    check(vmm_is_held(&piece));
+    set_effective(capabilities);
+    setfsuid(0);
     check(!vmm_is_held(&piece));
     drop_piece();
 }
