@@ -101,8 +101,8 @@ void backings_free(struct backings *backings)
 
 /* ---- the kernel -------------------------------------------------------------------------- */
 
-/* ENOENT is no error: the kernel has no such number. */
-static void close_number(int fuse_fd, uint32_t number)
+/* Returns true if the kernel had this number. ENOENT is no error: it had none. */
+static bool close_number(int fuse_fd, uint32_t number)
 {
     privileges_raise();
     int error = ioctl(fuse_fd, BACKING_CLOSE, &number) == 0 ? 0 : errno;
@@ -110,6 +110,7 @@ static void close_number(int fuse_fd, uint32_t number)
     if (error && error != ENOENT)
         log_warning("the kernel does not close backing file %" PRIu32 ": %s", number,
                     strerror(error));
+    return error == 0;
 }
 
 /* Returns true for a memfd whose bytes no process can change any more. Pages of hugetlbfs cannot be
@@ -160,8 +161,10 @@ int backings_add(struct backings *backings, int fuse_fd, uint64_t memory, int fd
         *number = row.number;
         return 0;
     }
-    if (row.number)
+    if (row.number) {
         close_number(fuse_fd, row.number);
+        note_last(backings, row.number);
+    }
     row = (struct row){0};
     write_row(backings, at, &row);
     backings->free[backings->free_count++] = at;
@@ -189,13 +192,13 @@ void backings_remove(struct backings *backings, int fuse_fd, uint64_t memory)
 
 static int take_rows(struct backings *backings, int fuse_fd, const struct row *rows, uint32_t count)
 {
-    uint32_t unnoted = rows[0].number + 1;
+    uint32_t next = rows[0].number + 1; /* a keeper that died may not have noted it */
+    bool is_used = false;
     int error = ARRAY_RESERVE(backings->free, backings->free_room, count);
 
     for (uint32_t at = 1; at < count && !error; at++) {
         const struct row *row = &rows[at];
-        if (row->number == unnoted)
-            unnoted = 0;
+        is_used |= row->number == next;
         if (row->memory && !row->is_ending) {
             error = insert(backings, row->memory, row->number, at);
             continue;
@@ -207,9 +210,11 @@ static int take_rows(struct backings *backings, int fuse_fd, const struct row *r
         backings->free[backings->free_count++] = at;
     }
     backings->rows = count - 1;
-    if (unnoted) /* its keeper died before it wrote the row; the kernel counts upwards */
-        close_number(fuse_fd, unnoted);
-    return error ? -ENOMEM : 0;
+    if (error)
+        return -ENOMEM;
+    if (is_used || close_number(fuse_fd, next)) /* the kernel counts upwards */
+        error = note_last(backings, next);
+    return error;
 }
 
 int backings_take(struct backings *backings, int fd, int fuse_fd)

@@ -30,7 +30,7 @@ struct backings {
  * descriptor. 0 or a negative errno. */
 int backings_make(struct backings *backings);
 /* Takes over the table of a former keeper, and closes the number that it may have got last without
- * noting it. The descriptor is taken, even on failure. 0, -EPROTO, -ENOMEM */
+ * noting it. The descriptor is taken, even on failure. -EPROTO: it is no table */
 int backings_take(struct backings *backings, int fd, int fuse_fd);
 /* Frees the table in this process; the numbers stay registered. */
 void backings_free(struct backings *backings);

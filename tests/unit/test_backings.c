@@ -105,6 +105,21 @@ TAP_TEST(a_next_keeper_knows_the_numbers_and_closes_those_that_were_ending)
     backings_free(&backings);
 }
 
+TAP_TEST(a_next_keeper_notes_the_last_number_for_the_keeper_behind_it)
+{
+    const struct row rows[] = {head, {70, 10, 0}}; /* the former keeper died before it noted 10 */
+    int fuse_fd = open_no_fuse(), table = make_table(rows, 2);
+    struct backings backings;
+    struct row first;
+
+    check_int(backings_take(&backings, table, fuse_fd), 0);
+    check_int(pread(table, &first, sizeof first, 0), sizeof first);
+    check_int(first.number, 10);
+    check_int((long long)first.memory, (long long)head.memory);
+    close(fuse_fd);
+    backings_free(&backings);
+}
+
 TAP_TEST(what_is_no_table_is_refused)
 {
     const struct row other = {1, 2, 3};
