@@ -96,7 +96,12 @@ static void leave(struct restoring *r, struct service_kept *kept)
         drop(r, kept->id);
         return;
     }
-    vmm_reserve_in(r->service->vmm, VMM_TIER_DEVICE, piece->reserved_bytes);
+    int error = vmm_reserve_in(r->service->vmm, VMM_TIER_DEVICE, piece->reserved_bytes);
+    if (error) {
+        log_warning("%" PRIu64 " bytes of memory that processes still map are not charged: %s",
+                    piece->reserved_bytes, strerror(-error));
+        piece->reserved_bytes = 0;
+    }
     piece_stays_mapped(r->service, piece);
 }
 

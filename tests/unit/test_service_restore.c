@@ -6,6 +6,10 @@
 
 #include "service_fixture.h"
 
+#include "service/service_internal.h"
+
+#include <sys/mman.h>
+
 static const struct core *core_now(void)
 {
     return service_get_core(service);
@@ -113,6 +117,44 @@ TAP_TEST(a_process_that_may_write_and_cannot_be_watched_is_watched_later)
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
+
+static int open_again(int fd)
+{
+    char path[32];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int made = open(path, O_RDONLY | O_CLOEXEC);
+    require(made >= 0);
+    return made;
+}
+
+TAP_TEST(mapped_memory_that_no_longer_fits_is_not_charged_and_not_discharged)
+{
+    struct service_numbers numbers;
+    struct vmm_info info;
+
+    service_start();
+    int fd = memfd_create("given up", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    require(fd >= 0 && ftruncate(fd, 2 * FIXTURE_BYTES) == 0);
+    require(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0);
+    int readonly = open_again(fd), client = open_again(fd);
+    const struct service_memory memories[] = {
+        {.id = 900, .fd = fd}, {.id = 900 | SERVICE_MEMORY_READONLY, .fd = readonly}};
+    host_keep(NULL, memories, 2);
+    close(fd);
+    close(readonly);
+    service_restart();
+    check_int(service->pieces.mapped_count, 1);
+    service_get_numbers(service, &numbers);
+    check_int(numbers.mapped_bytes, 0);
+    close(client);
+    fixture_now_ms = fixture_timer_ms;
+    run_timer();
+    check_int(service->pieces.mapped_count, 0);
+    vmm_get_info(vmm, &info);
+    check_int(info.used_bytes, 0);
+    service_end();
+}
 
 static uint64_t greatest_memory(void)
 {
