@@ -3,9 +3,9 @@
  * mapped - the ways in which open files of immutable layouts are read and mapped
  *
  * The kernel lets a file be open in one way at a time: from its own cache, or from a registered
- * file of memory (passthrough). Only direct opens, which cannot be mapped, go beside either. So the
- * first opener decides, and the others follow as long as the file is open. The ledger keeps the way
- * of each open file for the next worker. For src/fs.
+ * file of memory (passthrough). A direct open, which cannot be mapped, may begin beside opens from
+ * the cache, but not beside passthrough. So the first opener decides, and the others follow as long
+ * as the file is open. The ledger keeps the way of each open file for the next worker. For src/fs.
  */
 #ifndef GMSFS_FS_MAPPED_H
 #define GMSFS_FS_MAPPED_H
