@@ -171,7 +171,8 @@ int backings_add(struct backings *backings, int fuse_fd, uint64_t memory, int fd
     return error;
 }
 
-/* Notes the end before and after it, so that a next keeper repeats it, and never another one's. */
+/* Notes the end before and after it, so that the next keeper repeats the close, and never closes
+ * another memory's number. */
 void backings_remove(struct backings *backings, int fuse_fd, uint64_t memory)
 {
     struct backing *backing = idvec_remove(&backings->items, memory);

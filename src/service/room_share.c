@@ -5,7 +5,7 @@
  * Room is never given back by requests, for one look at the machine stands for many of them
  * (vmm/room.h). So a user's part is counted from the state and the bounds when memory is short
  * enough for that to matter, and the rule is that of every bound (base/share.h): a user has at most
- * half of the rest that the others leave.
+ * half of what other users have not taken.
  */
 #include "service/bounds.h"
 #include "service/cost.h"

@@ -119,7 +119,7 @@ struct service_numbers {
     uint64_t transfers_in_flight, transfers_total, read_bytes, written_bytes;
     uint64_t jobs_in_flight, allocs_waiting, exports, tickets_redeemed;
     uint64_t freeing_bytes; /* being freed */
-    uint64_t mapped_bytes;  /* given up, and still mapped by processes */
+    uint64_t mapped_bytes;  /* of memory that no store has, and that processes still map */
     uint64_t moves[CORE_PLACE_COUNT][CORE_PLACE_COUNT]; /* from, to */
     uint64_t move_bytes, move_ms;                       /* of moves that copied */
     struct service_waits promote_waits; /* for a lock, until the end of a promotion */
