@@ -69,67 +69,104 @@ void fs_on_unwanted(struct fs *fs, uint64_t fh)
     service_close(fs->service, fh);
 }
 
+/* Returns true for an open that only reads bytes of an allocation. */
+static bool reads_bytes(uint64_t id, int flags)
+{
+    enum node_kind kind = node_get_kind(id);
+    return (kind == NODE_ALLOCATION || kind == NODE_FILE) &&
+           (flags & (O_ACCMODE | O_TRUNC)) == O_RDONLY;
+}
+
+/* Finds the part of an allocation that the new file, which only reads, shows. -ESTALE: the name
+ * means other bytes than when the open began, or none. */
+static int find_part(const struct fs_request *request, uint64_t file, enum fs_part *part,
+                     uint64_t *serial)
+{
+    const struct core *core = request->fs->core;
+    const struct core_file *opened = core_find_file(core, file);
+    struct file_tree_file in_files = {0};
+    struct node node;
+    *part = FS_PART_NONE;
+    if (!reads_bytes(request->node, request->info.flags))
+        return 0;
+    if (!opened || node_find(core, request->node, &node))
+        return -ESTALE;
+    struct service_open now = describe(core, &node, request->info.flags);
+    if (now.kind != opened->kind || now.serial != opened->serial)
+        return -ESTALE;
+    *serial = now.serial;
+    if (node.kind == NODE_FILE)
+        node_get_file(core, &node, &in_files);
+    if (node.kind == NODE_ALLOCATION || in_files.is_whole)
+        *part = FS_PART_WHOLE;
+    else if (in_files.allocation)
+        *part = FS_PART_SOME;
+    return 0;
+}
+
+static int finish_open(struct fs_request *request)
+{
+    struct fs *fs = request->fs;
+    enum node_kind kind = node_get_kind(request->node);
+    enum fs_part part;
+    uint64_t serial = 0;
+    int error = request->error;
+    if (!error && kind == NODE_ENTRY && (request->info.flags & O_TRUNC))
+        error = fs_entry_truncate_opened(fs, request->node, request->file);
+    if (error) /* the kernel sends an OPEN again that is answered with ESTALE */
+        return error == -ESTALE ? -ENOENT : error;
+    fill_info(&request->info, kind, request->file);
+    error = find_part(request, request->file, &part, &serial); /* here the kernel shall try again */
+    if (!error && part != FS_PART_NONE)
+        error = fs_mapped_open(fs, request->node, request->file, serial, part, &request->info,
+                               &fs->answered_backing);
+    return error;
+}
+
 static void reply_opened(struct fs_request *request, const struct service_answer *answer)
 {
     struct fs *fs = request->fs;
     enum node_kind kind = node_get_kind(request->node);
-    int error = request->error;
-    if (!error && kind == NODE_ENTRY && (request->info.flags & O_TRUNC)) {
-        error = fs_entry_truncate_opened(fs, request->node, answer->file);
-        if (error)
-            fs_on_unwanted(fs, answer->file);
-    }
+    if (!request->file)
+        request->file = answer->file;
+    int error = finish_open(request);
     if (error) {
-        /* The kernel sends an OPEN again that is answered with ESTALE. */
-        fs_reply_error(request->req, error == -ESTALE ? -ENOENT : error);
-        return;
-    }
-    fill_info(&request->info, kind, answer->file);
-    if (request->part != FS_PART_NONE)
-        error = fs_mapped_open(fs, request->node, answer->file, request->serial, request->part,
-                               &request->info, &fs->answered_backing);
-    if (error) {
-        fs_on_unwanted(fs, answer->file);
+        if (request->file)
+            fs_on_unwanted(fs, request->file);
         fs_reply_error(request->req, error);
         return;
     }
     if (kind != NODE_ALLOCATION && kind != NODE_ENTRY && kind != NODE_FILE)
-        fs_size_opened(fs, request->node, answer->file, (uint32_t)fuse_req_ctx(request->req)->pid);
-    fs->answered_file = answer->file;
+        fs_size_opened(fs, request->node, request->file, (uint32_t)fuse_req_ctx(request->req)->pid);
+    fs->answered_file = request->file;
     fuse_reply_open(request->req, &request->info);
     fs->answered_file = 0;
     fs->answered_backing = 0;
 }
 
-/* Returns the part of an allocation that this open file only reads. */
-static enum fs_part get_part(const struct core *core, const struct node *node, int flags)
+/* Has the memory behind the new file registered with the kernel, if it can be. This comes after the
+ * open, which may wait for the lock while a writer commits. */
+static int map_opened(struct fs_request *request, const struct service_answer *answer)
 {
-    struct file_tree_file file = {0};
-    if ((flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
-        return FS_PART_NONE;
-    if (node->kind == NODE_ALLOCATION)
-        return FS_PART_WHOLE;
-    if (node->kind != NODE_FILE || node_get_file(core, node, &file) || !file.allocation)
-        return FS_PART_NONE;
-    return file.offset == 0 && file.size_bytes == file.allocation->size_bytes ? FS_PART_WHOLE
-                                                                              : FS_PART_SOME;
+    struct fs *fs = request->fs;
+    enum fs_part part;
+    uint64_t serial = 0;
+    request->file = answer->file;
+    if (!find_part(request, request->file, &part, &serial) && part == FS_PART_WHOLE &&
+        fs_mapped_is_unknown(fs, serial))
+        return service_map(fs->service, serial, &request->service);
+    fs_request_finish(request, 0, answer);
+    return 0;
 }
 
-/* Opens, once the memory behind the file is registered with the kernel if it can be. */
-static int open_node(struct fs_request *request)
+static int open_node(struct fs_request *request, const struct node *node)
 {
     struct fs *fs = request->fs;
     struct service_caller caller;
-    struct node node;
-    int error = node_find(fs->core, request->node, &node);
-    if (error)
-        return error;
-    struct service_open open = describe(fs->core, &node, request->info.flags);
+    struct service_open open = describe(fs->core, node, request->info.flags);
     size_t count = open.kind == CORE_KIND_PSEUDO ? 0 : fs_count_callers(request->req, open.store);
-    error = fs_get_caller(request->req, count, &caller);
-    if (error)
-        return error;
-    return service_open(fs->service, &open, &caller, &request->service);
+    int error = fs_get_caller(request->req, count, &caller);
+    return error ? error : service_open(fs->service, &open, &caller, &request->service);
 }
 
 void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
@@ -151,16 +188,11 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     request->takes_errors = true;
     request->node = id;
     request->info = *info;
-    request->part = get_part(fs->core, &node, info->flags);
-    request->serial = describe(fs->core, &node, info->flags).serial;
     if (!fs_request_may_wait(request))
         return;
-    if (request->part == FS_PART_WHOLE && fs_mapped_is_unknown(fs, request->serial)) {
-        request->next_step = open_node;
-        fs_request_submitted(request, service_map(fs->service, request->serial, &request->service));
-    } else {
-        fs_request_submitted(request, open_node(request));
-    }
+    if (fs->passes && reads_bytes(id, info->flags))
+        request->next_step = map_opened;
+    fs_request_submitted(request, open_node(request, &node));
 }
 
 /* ---- creating ---------------------------------------------------------------------------- */
