@@ -56,10 +56,11 @@ static bool make_prefix(struct file_tree_walk *walk, const char *path, size_t by
     memcpy(walk->key, FILE_ENTRY_PREFIX, FILE_ENTRY_PREFIX_BYTES);
     if (bytes > FILE_ENTRY_PATH_BYTES - 1)
         return false;
-    memcpy(walk->key + used, path, bytes);
-    used += bytes;
-    if (bytes > 0)
+    if (bytes > 0) { /* else `path` may be NULL */
+        memcpy(walk->key + used, path, bytes);
+        used += bytes;
         walk->key[used++] = '/';
+    }
     walk->key_bytes = used;
     return true;
 }
