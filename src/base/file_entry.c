@@ -147,7 +147,7 @@ int file_entry_parse(const void *value, size_t bytes, struct file_entry *entry)
     bool has_size = false;
 
     *entry = (struct file_entry){.mtime_ns = FILE_ENTRY_NO_TIME};
-    if (bytes == 0 || !take(&text, "{"))
+    if (bytes == 0 || bytes > FILE_ENTRY_MOST_BYTES || !take(&text, "{"))
         return -EINVAL;
     do
         if (!take_member(&text, entry, &has_size))

@@ -20,6 +20,7 @@
 #define FILE_ENTRY_PATH_BYTES   (FILE_ENTRY_KEY_BYTES - FILE_ENTRY_PREFIX_BYTES)
 #define FILE_ENTRY_MAX_DEPTH    (FILE_ENTRY_PATH_BYTES / 4) /* a slash and a name: four bytes */
 #define FILE_ENTRY_VALUE_BYTES  80u                         /* room for a value, with its NUL */
+#define FILE_ENTRY_MOST_BYTES   256u                        /* of a value, blanks included */
 #define FILE_ENTRY_NO_TIME      INT64_MIN
 
 struct file_entry {
@@ -35,7 +36,8 @@ const char *file_entry_name_fault(const char *name, size_t bytes);
 
 /* Writes {"bytes":N,"mtime_ns":N}. Returns the length without the NUL. */
 size_t file_entry_format(const struct file_entry *entry, char value[FILE_ENTRY_VALUE_BYTES]);
-/* Parses any spelling of such an object in JSON; "mtime_ns" may be missing. -EINVAL */
+/* Parses any spelling of such an object in JSON of at most FILE_ENTRY_MOST_BYTES; "mtime_ns" may be
+ * missing. -EINVAL */
 int file_entry_parse(const void *value, size_t bytes, struct file_entry *entry);
 
 #endif

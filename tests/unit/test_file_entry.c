@@ -122,3 +122,14 @@ TAP_TEST(other_values_are_refused)
             printf("# %s\n", bad[i]);
     check_int(file_entry_parse("{\"bytes\":1}\0", 12, &entry), -EINVAL);
 }
+
+TAP_TEST(a_long_value_is_refused_unread)
+{
+    char value[FILE_ENTRY_MOST_BYTES + 1];
+    struct file_entry entry;
+
+    memset(value, ' ', sizeof value);
+    memcpy(value, "{\"bytes\":1}", 11);
+    check_int(file_entry_parse(value, FILE_ENTRY_MOST_BYTES, &entry), 0);
+    check_int(file_entry_parse(value, FILE_ENTRY_MOST_BYTES + 1, &entry), -EINVAL);
+}
