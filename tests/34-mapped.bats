@@ -421,3 +421,46 @@ END
     exec 6<&-
     wait_until 5 cmp "$T/a" "$W/allocations/a"
 }
+
+# race STORE BYTES: opens allocations/a as soon as the writer has closed a duplicate of its lock file, which makes the
+# open wait for some ms; in these, the writer commits. Prints how that ended, and keeps the file open.
+race() {
+    exec python3 - "$@" <<'END'
+import os, sys, time
+store, start = sys.argv[1], os.pipe()
+if os.fork() == 0:  # the writer
+    lock = os.open(store + "/lock", os.O_RDWR)
+    with open(store + "/allocations/a", "wb") as file:
+        file.write(bytes(int(sys.argv[2])))
+    commit = os.open(store + "/commit", os.O_WRONLY)
+    os.close(os.dup(lock))
+    os.write(start[1], b"x")
+    time.sleep(0.0005)
+    os.write(commit, b"immutable")
+    os._exit(0)
+os.read(start[0], 1)
+try:
+    os.open(store + "/allocations/a", os.O_RDONLY)
+except OSError as error:
+    sys.exit(f"refused: {error}")
+print("opened", flush=True)
+time.sleep(600)
+END
+}
+
+@test "a reader that waits for the writer's immutable commit has the store's pages, as later ones" {
+    local i racer bytes=2097152 # each store has a size of its own, which tells its memory
+    requires passthrough
+    start_weights
+    for i in {1..10}; do
+        mkdir "$M/store$i"
+        spawn race "$M/store$i" $((bytes += 2097152))
+        racer=$SPAWNED
+        wait_until 10 grep -q . "$T/spawn-$racer"
+        grep -q opened "$T/spawn-$racer" && break
+    done
+    grep -q opened "$T/spawn-$racer"
+    map "$M/store$i/allocations/a"
+    assert_eq "$(ask "$MAPPER" "$ORDERS" page)" "$(kept_page "$KEEPER" "$bytes")" 'the page'
+    is_unmapped "$MAPPER" "$ORDERS"
+}
