@@ -218,7 +218,7 @@ struct fs_request {
     int error;         /* for such a reply; 0 or negative */
     /* Called with the service's answer to begin another call instead of replying; returns as the
      * service does. */
-    int (*next_step)(struct fs_request *request, const struct service_answer *answer);
+    int (*next_step)(struct fs_request *request);
     struct fs_request *next, **link;
     uint64_t node, file, store, serial;
     uint32_t uid;
@@ -228,6 +228,7 @@ struct fs_request {
     bool is_stolen;  /* `buffer` is one of the session's size */
     bool is_counted; /* within SERVICE_BOUND_REQUESTS */
     char name[256];
+    bool asked_map;                   /* open: the memory's registration was asked for first */
     enum fs_reading reading;          /* read of a text */
     struct fuse_file_info info;       /* open, create */
     struct service_export export;     /* EXPORT, ACQUIRE */

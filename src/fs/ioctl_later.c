@@ -89,9 +89,8 @@ static enum lock_wish get_wish(uint32_t mode)
 }
 
 /* Exports for a granted request. */
-static int export_acquired(struct fs_request *request, const struct service_answer *answer)
+static int export_acquired(struct fs_request *request)
 {
-    (void)answer;
     request->export = (struct service_export){.uid = request->uid};
     request->reply = on_acquire_exported;
     request->takes_errors = true;

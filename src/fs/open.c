@@ -104,7 +104,7 @@ static int find_part(const struct fs_request *request, uint64_t file, enum fs_pa
     return 0;
 }
 
-static int finish_open(struct fs_request *request)
+static int finish_open(struct fs_request *request, uint64_t file)
 {
     struct fs *fs = request->fs;
     enum node_kind kind = node_get_kind(request->node);
@@ -112,13 +112,17 @@ static int finish_open(struct fs_request *request)
     uint64_t serial = 0;
     int error = request->error;
     if (!error && kind == NODE_ENTRY && (request->info.flags & O_TRUNC))
-        error = fs_entry_truncate_opened(fs, request->node, request->file);
+        error = fs_entry_truncate_opened(fs, request->node, file);
     if (error) /* the kernel sends an OPEN again that is answered with ESTALE */
         return error == -ESTALE ? -ENOENT : error;
-    fill_info(&request->info, kind, request->file);
-    error = find_part(request, request->file, &part, &serial); /* here the kernel shall try again */
+    fill_info(&request->info, kind, file);
+    error = find_part(request, file, &part, &serial); /* here the kernel shall try again */
+    /* The layout became immutable while this open waited. The next one registers its memory first:
+     * a step after the open would leave a file without an answer to a worker that dies in it. */
+    if (!error && part == FS_PART_WHOLE && !request->asked_map && fs_mapped_is_unknown(fs, serial))
+        error = -ESTALE;
     if (!error && part != FS_PART_NONE)
-        error = fs_mapped_open(fs, request->node, request->file, serial, part, &request->info,
+        error = fs_mapped_open(fs, request->node, file, serial, part, &request->info,
                                &fs->answered_backing);
     return error;
 }
@@ -127,46 +131,46 @@ static void reply_opened(struct fs_request *request, const struct service_answer
 {
     struct fs *fs = request->fs;
     enum node_kind kind = node_get_kind(request->node);
-    if (!request->file)
-        request->file = answer->file;
-    int error = finish_open(request);
+    int error = finish_open(request, answer->file);
     if (error) {
-        if (request->file)
-            fs_on_unwanted(fs, request->file);
+        if (!request->error)
+            fs_on_unwanted(fs, answer->file);
         fs_reply_error(request->req, error);
         return;
     }
     if (kind != NODE_ALLOCATION && kind != NODE_ENTRY && kind != NODE_FILE)
-        fs_size_opened(fs, request->node, request->file, (uint32_t)fuse_req_ctx(request->req)->pid);
-    fs->answered_file = request->file;
+        fs_size_opened(fs, request->node, answer->file, (uint32_t)fuse_req_ctx(request->req)->pid);
+    fs->answered_file = answer->file;
     fuse_reply_open(request->req, &request->info);
     fs->answered_file = 0;
     fs->answered_backing = 0;
 }
 
-/* Has the memory behind the new file registered with the kernel, if it can be. This comes after the
- * open, which may wait for the lock while a writer commits. */
-static int map_opened(struct fs_request *request, const struct service_answer *answer)
-{
-    struct fs *fs = request->fs;
-    enum fs_part part;
-    uint64_t serial = 0;
-    request->file = answer->file;
-    if (!find_part(request, request->file, &part, &serial) && part == FS_PART_WHOLE &&
-        fs_mapped_is_unknown(fs, serial))
-        return service_map(fs->service, serial, &request->service);
-    fs_request_finish(request, 0, answer);
-    return 0;
-}
-
-static int open_node(struct fs_request *request, const struct node *node)
+/* Opens, once the memory behind the file is registered with the kernel if it can be. */
+static int open_node(struct fs_request *request)
 {
     struct fs *fs = request->fs;
     struct service_caller caller;
-    struct service_open open = describe(fs->core, node, request->info.flags);
+    struct node node;
+    int error = node_find(fs->core, request->node, &node);
+    if (error)
+        return error;
+    struct service_open open = describe(fs->core, &node, request->info.flags);
     size_t count = open.kind == CORE_KIND_PSEUDO ? 0 : fs_count_callers(request->req, open.store);
-    int error = fs_get_caller(request->req, count, &caller);
+    error = fs_get_caller(request->req, count, &caller);
     return error ? error : service_open(fs->service, &open, &caller, &request->service);
+}
+
+/* Returns true for a file that is a whole allocation whose memory may be registered, and is not
+ * yet. */
+static bool wants_map(const struct fs *fs, const struct node *node, int flags)
+{
+    struct file_tree_file in_files = {0};
+    if (!reads_bytes(node_get_id(node), flags))
+        return false;
+    if (node->kind == NODE_FILE && (node_get_file(fs->core, node, &in_files) || !in_files.is_whole))
+        return false;
+    return fs_mapped_is_unknown(fs, describe(fs->core, node, flags).serial);
 }
 
 void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
@@ -190,9 +194,15 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     request->info = *info;
     if (!fs_request_may_wait(request))
         return;
-    if (fs->passes && reads_bytes(id, info->flags))
-        request->next_step = map_opened;
-    fs_request_submitted(request, open_node(request, &node));
+    if (wants_map(fs, &node, info->flags)) {
+        request->asked_map = true;
+        request->next_step = open_node;
+        fs_request_submitted(request,
+                             service_map(fs->service, describe(fs->core, &node, info->flags).serial,
+                                         &request->service));
+    } else {
+        fs_request_submitted(request, open_node(request));
+    }
 }
 
 /* ---- creating ---------------------------------------------------------------------------- */

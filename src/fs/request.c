@@ -92,10 +92,10 @@ void fs_request_finish(struct fs_request *request, int error, const struct servi
 static void on_done(struct service_request *service, int error, const struct service_answer *answer)
 {
     struct fs_request *request = (struct fs_request *)service;
-    int (*step)(struct fs_request *, const struct service_answer *) = request->next_step;
+    int (*step)(struct fs_request *) = request->next_step;
     request->next_step = NULL;
     if (step && !error && request->req)
-        fs_request_submitted(request, step(request, answer));
+        fs_request_submitted(request, step(request));
     else
         fs_request_finish(request, error, answer);
 }
