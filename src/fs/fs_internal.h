@@ -220,7 +220,7 @@ struct fs_request {
      * service does. */
     int (*next_step)(struct fs_request *request);
     struct fs_request *next, **link;
-    uint64_t node, file, store, serial;
+    uint64_t node, file, store;
     uint32_t uid;
     uint64_t offset; /* read of a text */
     size_t bytes;    /* read, write: how many; ioctl: room for the answer */

@@ -77,6 +77,17 @@ static bool reads_bytes(uint64_t id, int flags)
            (flags & (O_ACCMODE | O_TRUNC)) == O_RDONLY;
 }
 
+/* Returns the part of an allocation that the node shows. */
+static enum fs_part get_part(const struct core *core, const struct node *node)
+{
+    struct file_tree_file file = {0};
+    if (node->kind == NODE_FILE)
+        node_get_file(core, node, &file);
+    if (node->kind == NODE_ALLOCATION || file.is_whole)
+        return FS_PART_WHOLE;
+    return file.allocation ? FS_PART_SOME : FS_PART_NONE;
+}
+
 /* Finds the part of an allocation that the new file, which only reads, shows. -ESTALE: the name
  * means other bytes than when the open began, or none. */
 static int find_part(const struct fs_request *request, uint64_t file, enum fs_part *part,
@@ -84,7 +95,6 @@ static int find_part(const struct fs_request *request, uint64_t file, enum fs_pa
 {
     const struct core *core = request->fs->core;
     const struct core_file *opened = core_find_file(core, file);
-    struct file_tree_file in_files = {0};
     struct node node;
     *part = FS_PART_NONE;
     if (!reads_bytes(request->node, request->info.flags))
@@ -95,12 +105,7 @@ static int find_part(const struct fs_request *request, uint64_t file, enum fs_pa
     if (now.kind != opened->kind || now.serial != opened->serial)
         return -ESTALE;
     *serial = now.serial;
-    if (node.kind == NODE_FILE)
-        node_get_file(core, &node, &in_files);
-    if (node.kind == NODE_ALLOCATION || in_files.is_whole)
-        *part = FS_PART_WHOLE;
-    else if (in_files.allocation)
-        *part = FS_PART_SOME;
+    *part = get_part(core, &node);
     return 0;
 }
 
@@ -146,31 +151,25 @@ static void reply_opened(struct fs_request *request, const struct service_answer
     fs->answered_backing = 0;
 }
 
-/* Opens, once the memory behind the file is registered with the kernel if it can be. */
-static int open_node(struct fs_request *request)
+static int open_described(struct fs_request *request, const struct service_open *open)
 {
     struct fs *fs = request->fs;
     struct service_caller caller;
+    size_t count = open->kind == CORE_KIND_PSEUDO ? 0 : fs_count_callers(request->req, open->store);
+    int error = fs_get_caller(request->req, count, &caller);
+    return error ? error : service_open(fs->service, open, &caller, &request->service);
+}
+
+/* Opens, once the memory behind the file is registered with the kernel if it can be. */
+static int open_mapped(struct fs_request *request)
+{
+    struct fs *fs = request->fs;
     struct node node;
     int error = node_find(fs->core, request->node, &node);
     if (error)
         return error;
     struct service_open open = describe(fs->core, &node, request->info.flags);
-    size_t count = open.kind == CORE_KIND_PSEUDO ? 0 : fs_count_callers(request->req, open.store);
-    error = fs_get_caller(request->req, count, &caller);
-    return error ? error : service_open(fs->service, &open, &caller, &request->service);
-}
-
-/* Returns true for a file that is a whole allocation whose memory may be registered, and is not
- * yet. */
-static bool wants_map(const struct fs *fs, const struct node *node, int flags)
-{
-    struct file_tree_file in_files = {0};
-    if (!reads_bytes(node_get_id(node), flags))
-        return false;
-    if (node->kind == NODE_FILE && (node_get_file(fs->core, node, &in_files) || !in_files.is_whole))
-        return false;
-    return fs_mapped_is_unknown(fs, describe(fs->core, node, flags).serial);
+    return open_described(request, &open);
 }
 
 void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
@@ -194,15 +193,16 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     request->info = *info;
     if (!fs_request_may_wait(request))
         return;
-    if (wants_map(fs, &node, info->flags)) {
+    struct service_open open = describe(fs->core, &node, info->flags);
+    if (reads_bytes(id, info->flags) && fs_mapped_is_unknown(fs, open.serial) &&
+        get_part(fs->core, &node) == FS_PART_WHOLE) {
         request->asked_map = true;
-        request->next_step = open_node;
-        fs_request_submitted(request,
-                             service_map(fs->service, describe(fs->core, &node, info->flags).serial,
-                                         &request->service));
+        request->next_step = open_mapped;
+        error = service_map(fs->service, open.serial, &request->service);
     } else {
-        fs_request_submitted(request, open_node(request));
+        error = open_described(request, &open);
     }
+    fs_request_submitted(request, error);
 }
 
 /* ---- creating ---------------------------------------------------------------------------- */
