@@ -34,10 +34,15 @@ static const struct layout_allocation *find_immutable(const struct service *s, u
     return is_immutable && allocation->memory != LAYOUT_NO_MEMORY ? allocation : NULL;
 }
 
+static struct piece *find_piece(const struct service *s, const struct layout_allocation *allocation)
+{
+    return allocation ? idvec_find(&s->pieces.all, allocation->memory) : NULL;
+}
+
 struct service_mapping service_get_mapping(const struct service *s, uint64_t serial)
 {
     const struct layout_allocation *allocation = find_immutable(s, serial);
-    const struct piece *piece = allocation ? idvec_find(&s->pieces.all, allocation->memory) : NULL;
+    const struct piece *piece = find_piece(s, allocation);
     struct vmm_info info;
 
     if (!piece)
@@ -83,8 +88,7 @@ static void end_map(struct service *s, struct task *task)
 
 int service_map(struct service *s, uint64_t serial, struct service_request *request)
 {
-    const struct layout_allocation *allocation = find_immutable(s, serial);
-    struct piece *piece = allocation ? idvec_find(&s->pieces.all, allocation->memory) : NULL;
+    struct piece *piece = find_piece(s, find_immutable(s, serial));
     struct mapping_op *op;
 
     if (!piece || !piece->memory.immutable || piece->backing_is_known || !s->host.back) {
