@@ -5,9 +5,9 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/privileges.h"
+#include "vmm/memfd.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
 #include <stdlib.h>
@@ -27,8 +27,6 @@ struct backing_map {
 
 #define BACKING_OPEN  _IOW(229, 1, struct backing_map)
 #define BACKING_CLOSE _IOW(229, 2, uint32_t)
-
-#define FINAL_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* A row of the table. Row 0 is its head: `number` is the one that the kernel gave last. */
 struct row {
@@ -115,13 +113,11 @@ static bool close_number(int fuse_fd, uint32_t number)
 
 /* Returns true for a memfd whose bytes no process can change any more. Pages of hugetlbfs cannot be
  * mapped through a file of another file system. */
-static bool is_final(int fd)
+static bool may_register(int fd)
 {
     struct statfs info;
-    int seals = fcntl(fd, F_GET_SEALS);
 
-    return seals >= 0 && (seals & FINAL_SEALS) == FINAL_SEALS && fstatfs(fd, &info) == 0 &&
-           info.f_type == TMPFS_MAGIC;
+    return memfd_is_immutable(fd) && fstatfs(fd, &info) == 0 && info.f_type == TMPFS_MAGIC;
 }
 
 static int open_number(int fuse_fd, int fd, uint32_t *number)
@@ -145,7 +141,7 @@ int backings_add(struct backings *backings, int fuse_fd, uint64_t memory, int fd
     *number = known ? known->number : 0;
     if (known)
         return 0;
-    if (backings->fd < 0 || memory == 0 || !is_final(fd))
+    if (backings->fd < 0 || memory == 0 || !may_register(fd))
         return -EPERM;
     int error = take_row(backings, &at);
     if (error)

@@ -4,8 +4,9 @@
  *
  * Duplicates of a descriptor share one open file description: all their owners share position,
  * O_APPEND, flock(2), leases and the owner of its signals. memfd_reopen makes another description
- * of the same memory. Mode 0 and the seals keep a reader of another user a reader. For src/vmm; any
- * thread. A descriptor or a negative errno; all are closed on exec.
+ * of the same memory. Mode 0 and the seals keep a reader of another user a reader. For src/vmm, and
+ * the keeper, which looks at seals; any thread. A descriptor or a negative errno; all are closed on
+ * exec.
  */
 #ifndef GMSFS_VMM_MEMFD_H
 #define GMSFS_VMM_MEMFD_H
