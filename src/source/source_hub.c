@@ -331,15 +331,12 @@ static bool hub_is_tree(const char *place)
     return hub_parse(place, &parsed) == 0 && !remote_is_file_name(parsed.path);
 }
 
-/* Returns the names A, B and C with slashes between those that are not empty. NULL: no memory. */
-static char *join(const char *a, const char *b, const char *c)
+/* Returns the names A and B, with a slash between them unless one is empty. NULL: no memory. */
+static char *join(const char *a, const char *b)
 {
     char *joined = NULL;
 
-    if (asprintf(&joined, "%s%s%s%s%s", a, *a && *b ? "/" : "", b, (*a || *b) && *c ? "/" : "", c) <
-        0)
-        return NULL;
-    return joined;
+    return asprintf(&joined, "%s%s%s", a, *a && *b ? "/" : "", b) < 0 ? NULL : joined;
 }
 
 /* Adds a file below a prefix, or the folder right below it that has the file. Sorted files of one
@@ -372,7 +369,7 @@ static int hub_list(void *state, const char *tree, const char *folder, bool is_d
     struct hub_repository *repository;
     struct hub_place parsed;
     int error = find_repository(hub, tree, &parsed, &repository, failure);
-    SCOPED_FREE char *prefix = error ? NULL : join(parsed.path, folder ? folder : "", "");
+    SCOPED_FREE char *prefix = error ? NULL : join(parsed.path, folder ? folder : "");
 
     if (error)
         return error;
@@ -413,7 +410,7 @@ static const struct hub_entry *find_entry(const struct hub_repository *repositor
 static char *find_cached(const struct hub_repository *repository, const struct hub_entry *entry,
                          const char *name)
 {
-    char *path = join(repository->snapshot, name, "");
+    char *path = join(repository->snapshot, name);
     struct stat status;
 
     if (path && stat(path, &status) == 0 && S_ISREG(status.st_mode) &&
@@ -490,7 +487,7 @@ static int hub_add_file(void *state, struct source_item *item, struct failure *f
     struct hub_repository *repository;
     struct hub_place parsed;
     int error = find_repository(hub, item->place, &parsed, &repository, failure);
-    SCOPED_FREE char *name = error ? NULL : join(parsed.path, item->name ? item->name : "", "");
+    SCOPED_FREE char *name = error ? NULL : join(parsed.path, item->name ? item->name : "");
     struct hub_own *own = error ? NULL : calloc(1, sizeof(*own));
 
     if (error)
