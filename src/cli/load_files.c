@@ -43,26 +43,6 @@ static int files_bind(struct load *load, struct failure *failure)
     return 0;
 }
 
-/* An index alone would replace the model that it is of. */
-static int files_check_index(const struct load *load)
-{
-    static const char suffix[] = ".safetensors.index.json";
-
-    for (size_t i = 0; i < load->model->tensor_count; i++) {
-        const char *path = files_path(&load->model->tensors[i]);
-        size_t bytes = strlen(path);
-
-        if (!strchr(path, '/') && bytes >= strlen(suffix) &&
-            strcmp(path + bytes - strlen(suffix), suffix) == 0) {
-            cli_error("%s: this index would be kept without the files that it names; name these "
-                      "too, or their directory",
-                      path);
-            return CLI_FAILURE;
-        }
-    }
-    return CLI_OK;
-}
-
 int load_open_files(struct load *load)
 {
     struct failure failure;
@@ -77,9 +57,7 @@ int load_open_files(struct load *load)
     }
     if (!error && load->bound)
         error = files_bind(load, &failure);
-    if (error)
-        return cli_failure(&failure);
-    return load->bound ? CLI_OK : files_check_index(load);
+    return error ? cli_failure(&failure) : CLI_OK;
 }
 
 void load_free_files(struct load *load)

@@ -178,6 +178,20 @@ static int add_with_tensors(const char *place, const char **list, size_t *count)
     return 0;
 }
 
+/* An index alone would replace the model that it is of. */
+static int refuse_index(const char *const *places, size_t count, struct failure *failure)
+{
+    for (size_t i = 0; i < count; i++) {
+        SCOPED_FREE char *shown = source_show(places[i]);
+
+        if (shown && part_name_ends_with(shown, ".safetensors.index.json"))
+            return safetensors_fail(failure, -EINVAL, shown, NULL,
+                                    "this index would be kept without the files that it names; "
+                                    "name these too, or their directory");
+    }
+    return 0;
+}
+
 int files_open_model(struct source *source, const char *const *places, size_t count,
                      struct model **model, struct failure *failure)
 {
@@ -192,7 +206,8 @@ int files_open_model(struct source *source, const char *const *places, size_t co
         return safetensors_fail(failure, -ENOMEM, places[0], NULL, "out of memory");
     if (count == 1 && source_is_tree(places[0]))
         return open_model_of(source, places[0], model, failure);
-    return used ? model_open(source, with_tensors, used, model, failure) : 0;
+    return used ? model_open(source, with_tensors, used, model, failure)
+                : refuse_index(places, count, failure);
 }
 
 int files_find(const struct model *files, const struct model_file *file, size_t *index,

@@ -28,7 +28,7 @@ const char *files_path(const struct model_tensor *file);
 /*
  * Opens the model whose tensors lie in the same files: of a directory as `gmsfs load` finds it,
  * else of the named files that end in .safetensors or .gguf. 0 with *model NULL where there is
- * none; -ENOTUNIQ if a tree has several.
+ * none; -ENOTUNIQ if a tree has several; -EINVAL for an index without the files that it names.
  */
 int files_open_model(struct source *source, const char *const *paths, size_t count,
                      struct model **model, struct failure *failure);
