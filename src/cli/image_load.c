@@ -26,7 +26,7 @@
 #define LAST_ERROR_BYTES 256
 #define MS_PER_S         1000.0
 
-static const uint8_t no_group[IMAGE_DIGEST_BYTES];
+static const uint8_t no_group[DIGEST_BYTES];
 
 /* ---- before the lock ----------------------------------------------------------------------- */
 
@@ -197,7 +197,7 @@ static int load_commit(struct image_load *load)
     bool immutable = load->request->immutable;
     unsigned flags = GMSFS_COMMIT_STAY | (has_group ? GMSFS_COMMIT_GROUP : 0) |
                      (immutable ? GMSFS_COMMIT_IMMUTABLE : 0);
-    char want[IMAGE_DIGEST_TEXT_BYTES], why[LAST_ERROR_BYTES], hash[GMSFS_HASH_TEXT_BYTES] = "";
+    char want[DIGEST_TEXT_BYTES], why[LAST_ERROR_BYTES], hash[GMSFS_HASH_TEXT_BYTES] = "";
     int error;
 
     if (signals_get())
@@ -218,7 +218,7 @@ static int load_commit(struct image_load *load)
     load->generation = gmsfs_generation(load->handle);
     error = gmsfs_get_memory_layout_hash(load->handle, hash);
     gmsfs_disconnect(load->handle);
-    if (error || strcmp(hash, image_digest_text(load->hash, want)) == 0)
+    if (error || strcmp(hash, digest_text(load->hash, want)) == 0)
         return CLI_OK;
     cli_error("%s: committed, but its layout_hash is %s and should be %s", load->request->store,
               hash, want);
@@ -262,15 +262,15 @@ static void load_abort(struct image_load *load, int status)
 static void load_print_result(const struct image_load *load, uint64_t start_ms)
 {
     const struct image_manifest *manifest = &load->image.manifest;
-    char size[SIZE_TEXT_BYTES], hash[IMAGE_DIGEST_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], hash[DIGEST_TEXT_BYTES];
 
     if (load->request->quiet)
         return;
     ui_line(stdout,
             "committed %s: %zu allocations and %zu entries, generation %" PRIu64 ", layout %s%s",
             load->request->store, manifest->allocation_count, load->image.layout.entry_count,
-            load->generation, image_digest_text(load->hash, hash),
-            memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0
+            load->generation, digest_text(load->hash, hash),
+            memcmp(load->hash, manifest->layout_hash, DIGEST_BYTES) == 0
                 ? ""
                 : " (realigned: not the saved one)");
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", manifest->stored_bytes,

@@ -22,7 +22,7 @@ struct image_load {
     size_t mapping_count;
     struct staging *staging;
     struct staging_memory memory;
-    uint8_t hash[IMAGE_DIGEST_BYTES]; /* that the layout will have */
+    uint8_t hash[DIGEST_BYTES]; /* that the layout will have */
     uint64_t generation;
     uint64_t copied_ms;
 };

@@ -31,19 +31,19 @@
 int image_load_check_hash(struct image_load *load, const uint64_t *aligned)
 {
     const struct image_manifest *manifest = &load->image.manifest;
-    char was[IMAGE_DIGEST_TEXT_BYTES], is[IMAGE_DIGEST_TEXT_BYTES];
+    char was[DIGEST_TEXT_BYTES], is[DIGEST_TEXT_BYTES];
     int error = image_layout_hash(&load->image.layout, aligned, load->hash);
 
     if (error == -ENOMEM)
         return cli_out_of_memory();
-    if (error == 0 && (load->request->realign ||
-                       memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0))
+    if (error == 0 &&
+        (load->request->realign || memcmp(load->hash, manifest->layout_hash, DIGEST_BYTES) == 0))
         return CLI_OK;
     cli_error("%s: its allocations get other sizes in %s, so the layout would be another one (%s, "
               "not %s); --realign accepts that",
               load->image.dir.path, load->request->store,
-              error ? "none" : image_digest_text(load->hash, is),
-              image_digest_text(manifest->layout_hash, was));
+              error ? "none" : digest_text(load->hash, is),
+              digest_text(manifest->layout_hash, was));
     return CLI_FAILURE;
 }
 

@@ -19,7 +19,7 @@
 #define PIECES_BYTES 48
 #define TIME_BYTES   32
 
-static const uint8_t no_group[IMAGE_DIGEST_BYTES];
+static const uint8_t no_group[DIGEST_BYTES];
 
 struct ls {
     const struct image_request *request;
@@ -49,14 +49,14 @@ static size_t ls_count_done(const struct ls *ls, const struct image_allocation *
 
 /* The sum of an allocation that is one piece is that of the whole. */
 static bool ls_sum(const struct ls *ls, const struct image_allocation *allocation,
-                   char text[IMAGE_DIGEST_TEXT_BYTES])
+                   char text[DIGEST_TEXT_BYTES])
 {
     const struct image_piece *piece = &ls->image.manifest.pieces[allocation->first_piece];
 
     if (allocation->piece_count != 1 || !piece->done ||
         allocation->stored_bytes != allocation->size_bytes)
         return false;
-    image_digest_text(piece->sum, text);
+    digest_text(piece->sum, text);
     return true;
 }
 
@@ -85,7 +85,7 @@ static int ls_row(const struct ls *ls, size_t rank, struct ui_table *table)
 {
     const struct image_allocation *allocation = &ls->image.manifest.allocations[rank];
     char number[NUMBER_BYTES], bytes[NUMBER_BYTES], pieces[PIECES_BYTES];
-    char sum[IMAGE_DIGEST_TEXT_BYTES] = "-", *tag = ls_tag(ls, rank);
+    char sum[DIGEST_TEXT_BYTES] = "-", *tag = ls_tag(ls, rank);
 
     if (!tag)
         return -ENOMEM;
@@ -143,7 +143,7 @@ static int ls_print_rows(const struct ls *ls)
 static int ls_print_text(const struct ls *ls)
 {
     const struct image_manifest *manifest = &ls->image.manifest;
-    char hash[IMAGE_DIGEST_TEXT_BYTES], size[SIZE_TEXT_BYTES], text[TIME_BYTES];
+    char hash[DIGEST_TEXT_BYTES], size[SIZE_TEXT_BYTES], text[TIME_BYTES];
 
     if (ls->image.unfinished)
         printf("unfinished: %zu of %zu pieces, %" PRIu64 " of %" PRIu64 " bytes are there\n",
@@ -151,9 +151,9 @@ static int ls_print_text(const struct ls *ls)
     ui_line(stdout, "store       %s, generation %" PRIu64 ", granularity %s", manifest->store,
             manifest->generation, size_format(manifest->granularity_bytes, size));
     printf("saved       %s\n", ls_time(manifest->saved_s, text));
-    printf("layout_hash %s\n", image_digest_text(manifest->layout_hash, hash));
+    printf("layout_hash %s\n", digest_text(manifest->layout_hash, hash));
     if (memcmp(manifest->group, no_group, sizeof(no_group)) != 0)
-        printf("group       %s\n", image_digest_text(manifest->group, hash));
+        printf("group       %s\n", digest_text(manifest->group, hash));
     printf("content     %zu allocations, %zu entries, %" PRIu64 " bytes (%s) in %zu files\n\n",
            manifest->allocation_count, ls->image.layout.entry_count, manifest->stored_bytes,
            size_format(manifest->stored_bytes, size), manifest->file_count);
@@ -165,7 +165,7 @@ static int ls_print_text(const struct ls *ls)
 static json_t *ls_json_allocation(const struct ls *ls, size_t rank)
 {
     const struct image_allocation *allocation = &ls->image.manifest.allocations[rank];
-    char sum[IMAGE_DIGEST_TEXT_BYTES], *tag = ls_tag(ls, rank);
+    char sum[DIGEST_TEXT_BYTES], *tag = ls_tag(ls, rank);
     bool has_sum = ls_sum(ls, allocation, sum);
     json_t *json = !tag ? NULL
                         : json_pack("{s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "rank", (json_int_t)rank,
@@ -209,7 +209,7 @@ static json_t *ls_json_rows(const struct ls *ls)
 static int ls_print_json(const struct ls *ls)
 {
     const struct image_manifest *manifest = &ls->image.manifest;
-    char hash[IMAGE_DIGEST_TEXT_BYTES], group[IMAGE_DIGEST_TEXT_BYTES];
+    char hash[DIGEST_TEXT_BYTES], group[DIGEST_TEXT_BYTES];
     json_t *rows = ls_json_rows(ls);
 
     if (!rows)
@@ -218,10 +218,10 @@ static int ls_print_json(const struct ls *ls)
         "{s:o,s:b,s:o,s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "image",
         ui_json_text(ls->request->path), "finished", !ls->image.unfinished, "store",
         ui_json_text(manifest->store), "saved", (json_int_t)manifest->saved_s, "generation",
-        (json_int_t)manifest->generation, "layout_hash",
-        image_digest_text(manifest->layout_hash, hash), "group",
+        (json_int_t)manifest->generation, "layout_hash", digest_text(manifest->layout_hash, hash),
+        "group",
         memcmp(manifest->group, no_group, sizeof(no_group)) != 0
-            ? image_digest_text(manifest->group, group)
+            ? digest_text(manifest->group, group)
             : "",
         "granularity_bytes", (json_int_t)manifest->granularity_bytes, "allocation_count",
         (json_int_t)manifest->allocation_count, "entry_count",

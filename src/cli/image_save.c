@@ -18,13 +18,13 @@
 static void save_print_result(const struct image_save *save, uint64_t start_ms)
 {
     const struct image_manifest *manifest = &save->manifest;
-    char size[SIZE_TEXT_BYTES], hash[IMAGE_DIGEST_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], hash[DIGEST_TEXT_BYTES];
 
     if (save->request->quiet)
         return;
     ui_line(stdout, "saved %s: %zu allocations and %zu entries in %s, layout %s",
             save->reader.store, manifest->allocation_count, save->reader.layout->entry_count,
-            save->dir.path, image_digest_text(manifest->layout_hash, hash));
+            save->dir.path, digest_text(manifest->layout_hash, hash));
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s", manifest->stored_bytes,
            size_format(manifest->stored_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
            progress_rate(manifest->stored_bytes, save->copied_ms));

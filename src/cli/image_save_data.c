@@ -218,7 +218,7 @@ static int data_copy(struct data_run *run, struct image_piece *piece, struct sta
     if (!error)
         error = closed;
     XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
-    memcpy(piece->sum, sum.digest, IMAGE_DIGEST_BYTES);
+    memcpy(piece->sum, sum.digest, DIGEST_BYTES);
     piece->done = error == 0;
     return error;
 }

@@ -135,16 +135,16 @@ static int prepare_plan_again(struct image_save *save, const struct image_manife
 static int prepare_take_over(struct image_save *save, const struct image_manifest *before)
 {
     struct image_manifest *manifest = &save->manifest;
-    char was[IMAGE_DIGEST_TEXT_BYTES], is[IMAGE_DIGEST_TEXT_BYTES];
+    char was[DIGEST_TEXT_BYTES], is[DIGEST_TEXT_BYTES];
     int status = prepare_plan_again(save, before);
 
     if (status != CLI_OK)
         return status;
-    if (memcmp(before->layout_hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) != 0) {
+    if (memcmp(before->layout_hash, manifest->layout_hash, DIGEST_BYTES) != 0) {
         cli_error("%s: has the begun image of another layout (%s, and %s is in %s); --force begins "
                   "anew",
-                  save->dir.path, image_digest_text(before->layout_hash, was),
-                  image_digest_text(manifest->layout_hash, is), save->reader.store);
+                  save->dir.path, digest_text(before->layout_hash, was),
+                  digest_text(manifest->layout_hash, is), save->reader.store);
         return CLI_FAILURE;
     }
     if (!prepare_same_sizes(before, manifest)) {

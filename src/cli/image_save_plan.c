@@ -19,7 +19,7 @@
 static int plan_read_layout(struct image_save *save)
 {
     const char *hash = save->reader.layout->hash;
-    char text[IMAGE_DIGEST_TEXT_BYTES];
+    char text[DIGEST_TEXT_BYTES];
     char *path = store_file_path(save->reader.store, IMAGE_LAYOUT);
     int error =
         path ? store_read_bytes(path, IMAGE_MAX_LAYOUT_BYTES, &save->layout, &save->layout_bytes)
@@ -30,8 +30,8 @@ static int plan_read_layout(struct image_save *save)
         store_explain(save->reader.store, "read the layout", error);
         return CLI_FAILURE;
     }
-    image_digest(save->layout, save->layout_bytes, save->manifest.layout_hash);
-    if (strcmp(image_digest_text(save->manifest.layout_hash, text), hash) == 0)
+    digest_make(save->layout, save->layout_bytes, save->manifest.layout_hash);
+    if (strcmp(digest_text(save->manifest.layout_hash, text), hash) == 0)
         return CLI_OK;
     cli_error("%s: was renamed while it was read; save it again under its new name",
               save->reader.store);

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-_Static_assert(IMAGE_DIGEST_BYTES == FILL_SUM_BYTES, "a piece's sum is as the engine makes it");
+_Static_assert(DIGEST_BYTES == FILL_SUM_BYTES, "a piece's sum is as the engine makes it");
 
 /* Each piece is one range and one part. */
 struct check_run {

@@ -314,7 +314,7 @@ int image_dir_read_manifest(const struct image_dir *dir, bool unfinished,
                             struct image_manifest *manifest, struct failure *failure)
 {
     const char *name = unfinished ? IMAGE_UNFINISHED : IMAGE_MANIFEST;
-    struct image_error wrong;
+    struct words_error wrong;
     uint8_t *text;
     size_t text_bytes;
     int error = image_dir_read(dir, name, IMAGE_MANIFEST_MAX_BYTES, &text, &text_bytes, failure);

@@ -163,7 +163,7 @@ void image_layout_entry(const struct image_layout *layout, size_t index,
 }
 
 int image_layout_hash(const struct image_layout *layout, const uint64_t *aligned_bytes,
-                      uint8_t hash[IMAGE_DIGEST_BYTES])
+                      uint8_t hash[DIGEST_BYTES])
 {
     struct layout *built = NULL;
     uint8_t *bytes;

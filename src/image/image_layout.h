@@ -42,7 +42,7 @@ void image_layout_get(const struct image_layout *layout, size_t rank,
 /* Returns the hash of the layout with these aligned sizes of its allocations, by rank. -EINVAL: a
  * size or their sum is invalid; -ENOMEM. */
 int image_layout_hash(const struct image_layout *layout, const uint64_t *aligned_bytes,
-                      uint8_t hash[IMAGE_DIGEST_BYTES]);
+                      uint8_t hash[DIGEST_BYTES]);
 
 /*
  * Returns the entries from `first` on as a bulk metadata document for a store's `ctl`, of about

@@ -12,6 +12,8 @@
 #ifndef GMSFS_IMAGE_IMAGE_MANIFEST_H
 #define GMSFS_IMAGE_IMAGE_MANIFEST_H
 
+#include "meta/words.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,12 +22,8 @@
 #define IMAGE_MAX_ALLOCATIONS    65536u     /* as of a store */
 #define IMAGE_MAX_PIECES         1048576u   /* and files, which have one or more */
 #define IMAGE_MAX_PIECE_BYTES    (1u << 30) /* a reader may hold a piece in memory */
-#define IMAGE_MAX_NAME_BYTES     255u
 #define IMAGE_MAX_STORE_BYTES    4096u
 #define IMAGE_MAX_LAYOUT_BYTES   (2ull << 30)
-#define IMAGE_DIGEST_BYTES       16u
-#define IMAGE_DIGEST_TEXT_BYTES  33u
-#define IMAGE_ERROR_BYTES        160u
 #define IMAGE_PIECE_LINE_BYTES   160u /* the longest line of a piece */
 
 struct image_allocation {
@@ -39,18 +37,18 @@ struct image_piece {
     uint64_t rank, offset_bytes; /* in its allocation */
     uint64_t file, file_offset_bytes;
     uint64_t size_bytes;
-    uint8_t sum[IMAGE_DIGEST_BYTES];
+    uint8_t sum[DIGEST_BYTES];
     bool done; /* the sum is known */
 };
 
 struct image_manifest {
-    uint8_t layout_hash[IMAGE_DIGEST_BYTES];
+    uint8_t layout_hash[DIGEST_BYTES];
     uint64_t layout_bytes;
     uint64_t granularity_bytes;
     uint64_t piece_bytes, file_bytes; /* maximum of a piece and of a file */
     uint64_t generation;
-    uint8_t group[IMAGE_DIGEST_BYTES]; /* zeros: none */
-    uint8_t store_id[IMAGE_DIGEST_BYTES];
+    uint8_t group[DIGEST_BYTES]; /* zeros: none */
+    uint8_t store_id[DIGEST_BYTES];
     char *store; /* its name when saved */
     uint64_t saved_s;
     struct image_allocation *allocations; /* by rank */
@@ -62,11 +60,6 @@ struct image_manifest {
     uint64_t *file_sizes;
     size_t file_count;
     uint64_t stored_bytes;
-};
-
-struct image_error {
-    size_t line;                  /* 0: none */
-    char text[IMAGE_ERROR_BYTES]; /* one printable line */
 };
 
 /*
@@ -81,7 +74,7 @@ int image_manifest_plan(struct image_manifest *manifest);
  * failure. -EINVAL with `wrong`; -EPROTONOSUPPORT with it: another version; -ENOMEM.
  */
 int image_manifest_decode(const char *text, size_t text_bytes, bool unfinished,
-                          struct image_manifest *manifest, struct image_error *wrong);
+                          struct image_manifest *manifest, struct words_error *wrong);
 void image_manifest_free(struct image_manifest *manifest);
 
 /* Encodes a text, which the caller frees; unfinished: with the pieces that are done. -ENOMEM. */
@@ -94,10 +87,5 @@ size_t image_manifest_piece_line(const struct image_piece *piece,
 
 /* Returns the number of pieces that are done, and their bytes. */
 size_t image_manifest_count_done(const struct image_manifest *manifest, uint64_t *bytes);
-
-/* XXH3-128, as big-endian bytes; and as 32 hex digits. */
-void image_digest(const void *bytes, size_t size_bytes, uint8_t digest[IMAGE_DIGEST_BYTES]);
-const char *image_digest_text(const uint8_t digest[IMAGE_DIGEST_BYTES],
-                              char text[IMAGE_DIGEST_TEXT_BYTES]);
 
 #endif

@@ -10,45 +10,26 @@
 
 #define FIRST_LINE "gmsfs-image 1\n"
 
-/* Writes a text for parse_text: bytes that are not plain as \xHH. */
-static void write_text(FILE *to, const char *text)
-{
-    for (const char *at = text; *at; at++) {
-        unsigned char byte = (unsigned char)*at;
-        if (byte > ' ' && byte != 0x7f && byte != '\\')
-            putc(byte, to);
-        else
-            fprintf(to, "\\x%02x", byte);
-    }
-}
-
-static void write_digest(FILE *to, const char *word, const uint8_t *digest)
-{
-    char text[IMAGE_DIGEST_TEXT_BYTES];
-
-    fprintf(to, "%s %s\n", word, image_digest_text(digest, text));
-}
-
 static void write_head(FILE *to, const struct image_manifest *manifest)
 {
     fputs(FIRST_LINE, to);
-    write_digest(to, "layout_hash", manifest->layout_hash);
+    words_put_digest(to, "layout_hash", manifest->layout_hash);
     fprintf(to, "layout_bytes %" PRIu64 "\n", manifest->layout_bytes);
     fprintf(to, "granularity %" PRIu64 "\n", manifest->granularity_bytes);
     fprintf(to, "piece_bytes %" PRIu64 "\n", manifest->piece_bytes);
     fprintf(to, "file_bytes %" PRIu64 "\n", manifest->file_bytes);
     fprintf(to, "generation %" PRIu64 "\n", manifest->generation);
-    write_digest(to, "group", manifest->group);
-    write_digest(to, "store_id", manifest->store_id);
+    words_put_digest(to, "group", manifest->group);
+    words_put_digest(to, "store_id", manifest->store_id);
     fputs("store ", to);
-    write_text(to, manifest->store);
+    words_put_text(to, manifest->store);
     fprintf(to, "\nsaved %" PRIu64 "\n", manifest->saved_s);
     fprintf(to, "allocations %zu\n", manifest->allocation_count);
     for (size_t i = 0; i < manifest->allocation_count; i++) {
         const struct image_allocation *allocation = &manifest->allocations[i];
         fprintf(to, "allocation %zu %" PRIu64 " %" PRIu64 " ", i, allocation->size_bytes,
                 allocation->stored_bytes);
-        write_text(to, allocation->name);
+        words_put_text(to, allocation->name);
         putc('\n', to);
     }
     fprintf(to, "pieces %zu\nfiles %zu\nbytes %" PRIu64 "\n", manifest->piece_count,
@@ -57,23 +38,21 @@ static void write_head(FILE *to, const struct image_manifest *manifest)
 
 size_t image_manifest_piece_line(const struct image_piece *piece, char line[IMAGE_PIECE_LINE_BYTES])
 {
-    char sum[IMAGE_DIGEST_TEXT_BYTES];
+    char sum[DIGEST_TEXT_BYTES];
 
     return (size_t)snprintf(line, IMAGE_PIECE_LINE_BYTES,
                             "piece %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
                             " %s\n",
                             piece->rank, piece->offset_bytes, piece->size_bytes, piece->file,
-                            piece->file_offset_bytes, image_digest_text(piece->sum, sum));
+                            piece->file_offset_bytes, digest_text(piece->sum, sum));
 }
 
 int image_manifest_encode(const struct image_manifest *manifest, bool unfinished, char **text,
                           size_t *text_bytes)
 {
     char line[IMAGE_PIECE_LINE_BYTES] = "";
-    uint8_t sum[IMAGE_DIGEST_BYTES];
     FILE *to = open_memstream(text, text_bytes);
     size_t length;
-    int failed;
 
     if (!to)
         return -ENOMEM;
@@ -84,13 +63,5 @@ int image_manifest_encode(const struct image_manifest *manifest, bool unfinished
         length = image_manifest_piece_line(&manifest->pieces[i], line);
         fwrite(line, 1, length, to);
     }
-    if (!unfinished && fflush(to) == 0) {
-        image_digest(*text, *text_bytes, sum);
-        write_digest(to, "end", sum);
-    }
-    failed = ferror(to);
-    if (fclose(to) == 0 && !failed)
-        return 0;
-    free(*text);
-    return -ENOMEM;
+    return words_put_end(to, !unfinished, text, text_bytes);
 }

@@ -49,7 +49,7 @@ static int open_manifest(struct image *image, bool any, struct failure *failure)
 
 static int open_layout(struct image *image, struct failure *failure)
 {
-    uint8_t hash[IMAGE_DIGEST_BYTES], *bytes;
+    uint8_t hash[DIGEST_BYTES], *bytes;
     const char *why = NULL;
     size_t size_bytes;
     int error = image_dir_read(&image->dir, IMAGE_LAYOUT, IMAGE_MAX_LAYOUT_BYTES, &bytes,
@@ -57,7 +57,7 @@ static int open_layout(struct image *image, struct failure *failure)
 
     if (error)
         return error;
-    image_digest(bytes, size_bytes, hash);
+    digest_make(bytes, size_bytes, hash);
     if (size_bytes != image->manifest.layout_bytes ||
         memcmp(hash, image->manifest.layout_hash, sizeof(hash)) != 0) {
         free(bytes);

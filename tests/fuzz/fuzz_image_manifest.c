@@ -47,7 +47,7 @@ static void check_plan(const struct image_manifest *manifest, bool unfinished)
 
 static int decode(const char *text, size_t size, bool unfinished, struct image_manifest *manifest)
 {
-    struct image_error error;
+    struct words_error error;
     int r = image_manifest_decode(text, size, unfinished, manifest, &error);
 
     must(r == 0 || r == -EINVAL || r == -EPROTONOSUPPORT);
@@ -88,20 +88,20 @@ static void read_text(const char *text, size_t size, bool unfinished)
 /* Replaces the last line by a matching one. */
 static void read_sealed(const char *text, size_t size)
 {
-    char digits[IMAGE_DIGEST_TEXT_BYTES], *sealed;
-    uint8_t sum[IMAGE_DIGEST_BYTES];
+    char digits[DIGEST_TEXT_BYTES], *sealed;
+    uint8_t sum[DIGEST_BYTES];
     size_t length = size;
     int sealed_size;
 
     while (length > 0 && (length == size || text[length - 1] != '\n'))
         length--;
-    image_digest(text, length, sum);
+    digest_make(text, length, sum);
     sealed = malloc(length + sizeof digits + 8);
     must(sealed != NULL);
     if (length)
         memcpy(sealed, text, length);
     sealed_size =
-        snprintf(sealed + length, sizeof digits + 8, "end %s\n", image_digest_text(sum, digits));
+        snprintf(sealed + length, sizeof digits + 8, "end %s\n", digest_text(sum, digits));
     must(sealed_size > 0);
     read_text(sealed, length + (size_t)sealed_size, false);
     free(sealed);

@@ -138,7 +138,7 @@ TAP_TEST(a_layout_that_no_store_commits_does_not_open)
 TAP_TEST(the_hash_is_that_of_the_layout_at_those_sizes)
 {
     const uint64_t same[] = {4096, 8192}, other[] = {8192, 16384}, small[] = {4, 8192};
-    uint8_t hash[IMAGE_DIGEST_BYTES], want[IMAGE_DIGEST_BYTES];
+    uint8_t hash[DIGEST_BYTES], want[DIGEST_BYTES];
     struct image_layout layout;
     size_t size_bytes;
     uint8_t *bytes;

@@ -10,7 +10,7 @@
 #define PIECE_BYTES 100u
 #define FILE_BYTES  250u
 
-static struct image_error error;
+static struct words_error error;
 
 /* Makes allocations of these sizes, with no stored bytes behind them, and a plan. */
 static void make(struct image_manifest *manifest, const uint64_t *sizes, size_t count)
@@ -34,7 +34,7 @@ static void finish(struct image_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->piece_count; i++) {
         manifest->pieces[i].done = true;
-        image_digest(&i, sizeof(i), manifest->pieces[i].sum);
+        digest_make(&i, sizeof(i), manifest->pieces[i].sum);
     }
 }
 
@@ -64,15 +64,15 @@ static void refuse(const char *text, bool unfinished, const char *why)
 static char *changed(const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from), *end;
-    char *result, digits[IMAGE_DIGEST_TEXT_BYTES];
-    uint8_t sum[IMAGE_DIGEST_BYTES];
+    char *result, digits[DIGEST_TEXT_BYTES];
+    uint8_t sum[DIGEST_BYTES];
 
     require(at != NULL);
     require(asprintf(&result, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) >= 0);
     end = strstr(result, "\nend ");
     require(end != NULL);
-    image_digest(result, (size_t)(end + 1 - result), sum);
-    memcpy(result + (end + 5 - result), image_digest_text(sum, digits), 32);
+    digest_make(result, (size_t)(end + 1 - result), sum);
+    memcpy(result + (end + 5 - result), digest_text(sum, digits), 32);
     return result;
 }
 
@@ -303,7 +303,7 @@ TAP_TEST(an_unfinished_manifest_has_pieces_in_any_order_and_perhaps_half_a_line)
     check_int(image_manifest_count_done(&read, &bytes), 2);
     check_int(bytes, 150);
     check(read.pieces[1].done && read.pieces[4].done);
-    check_bytes(read.pieces[4].sum, IMAGE_DIGEST_BYTES, manifest.pieces[4].sum, IMAGE_DIGEST_BYTES);
+    check_bytes(read.pieces[4].sum, DIGEST_BYTES, manifest.pieces[4].sum, DIGEST_BYTES);
     image_manifest_free(&read);
     refuse(text, false, "cut off");
     free(text);
@@ -315,9 +315,9 @@ TAP_TEST(an_unfinished_manifest_has_pieces_in_any_order_and_perhaps_half_a_line)
 
 TAP_TEST(a_digest_is_that_of_xxhsum)
 {
-    char text[IMAGE_DIGEST_TEXT_BYTES];
-    uint8_t digest[IMAGE_DIGEST_BYTES];
+    char text[DIGEST_TEXT_BYTES];
+    uint8_t digest[DIGEST_BYTES];
 
-    image_digest("", 0, digest);
-    check_str(image_digest_text(digest, text), "99aa06d3014798d86001c324468d497f");
+    digest_make("", 0, digest);
+    check_str(digest_text(digest, text), "99aa06d3014798d86001c324468d497f");
 }
