@@ -237,6 +237,10 @@ int layout_encode(const struct layout *layout, uint8_t **bytes, size_t *size);
 size_t layout_encoding_bytes(const struct layout *layout);
 /* Computes the XXH3-128 of an encoding, big-endian. */
 void layout_hash(const void *bytes, size_t size, uint8_t hash[16]);
+/* Computes the same of the encoding with each aligned size replaced by the size: the part of a
+ * contents id (pieces.h) that is not bytes, whatever the granularity. Takes no memory for the
+ * encoding. -ENOMEM */
+int layout_contents_hash(const struct layout *layout, uint8_t hash[16]);
 
 /* A decoded document row; pointers go into the document. */
 struct layout_row {
@@ -266,6 +270,8 @@ void layout_document_allocation(const struct layout_document *document, size_t r
 size_t layout_document_count_rows(const struct layout_document *document);
 void layout_document_row(const struct layout_document *document, size_t index,
                          struct layout_row *row);
+/* As layout_contents_hash, for a document that has allocations and is canonical. -ENOMEM */
+int layout_document_contents_hash(const struct layout_document *document, uint8_t hash[16]);
 /* Returns the rows as puts, sorted by key; rows of one key keep their order, so that the last one
  * counts. Their slots are still ranks, and their serials are their index in the document. The
  * caller owns and frees them; the document has no rows afterwards. */

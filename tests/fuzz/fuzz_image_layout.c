@@ -13,7 +13,7 @@
 static void check_hash(const struct image_layout *layout, const uint8_t *data, size_t size)
 {
     uint64_t *aligned = calloc(layout->allocation_count + 1, sizeof *aligned);
-    uint8_t hash[IMAGE_DIGEST_BYTES], want[IMAGE_DIGEST_BYTES];
+    uint8_t hash[DIGEST_BYTES], want[DIGEST_BYTES];
 
     must(aligned != NULL);
     for (size_t i = 0; i < layout->allocation_count; i++) {
@@ -23,7 +23,15 @@ static void check_hash(const struct image_layout *layout, const uint8_t *data, s
         aligned[i] = allocation.aligned_bytes;
     }
     must(image_layout_hash(layout, aligned, hash) == 0);
-    image_digest(data, size, want);
+    digest_make(data, size, want);
+    must(fuzz_same(hash, sizeof hash, want, sizeof want));
+    for (size_t i = 0; i < layout->allocation_count; i++) {
+        struct image_layout_allocation allocation;
+        image_layout_get(layout, i, &allocation);
+        aligned[i] = allocation.size_bytes;
+    }
+    must(image_layout_hash(layout, aligned, hash) == 0);
+    must(layout_document_contents_hash(layout->document, want) == 0);
     must(fuzz_same(hash, sizeof hash, want, sizeof want));
     free(aligned);
 }
