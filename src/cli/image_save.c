@@ -17,7 +17,7 @@
 
 static void save_print_result(const struct image_save *save, uint64_t start_ms)
 {
-    const struct image_manifest *manifest = &save->manifest;
+    const struct image_manifest *manifest = &save->made.manifest;
     char size[SIZE_TEXT_BYTES], hash[DIGEST_TEXT_BYTES];
 
     if (save->request->quiet)
@@ -85,8 +85,8 @@ int image_save(const struct image_request *request)
     if (status == CLI_OK)
         status = save_store(&save);
     image_dir_close(&save.dir);
-    image_manifest_free(&save.manifest);
-    free(save.layout);
+    image_manifest_free(&save.made.manifest);
+    free(save.made.layout);
     reader_close(&save.reader);
     return status;
 }

@@ -10,6 +10,7 @@
 
 #include "cli/image_commands.h"
 #include "cli/reader.h"
+#include "cli/reader_manifest.h"
 #include "mover/sink.h"
 
 struct image_save {
@@ -18,12 +19,10 @@ struct image_save {
 
     /* Of the store. */
     struct reader reader;
-    uint8_t *layout; /* the bytes of the file `layout` */
-    size_t layout_bytes;
 
     /* Of the image. */
     struct image_dir dir;
-    struct image_manifest manifest;
+    struct reader_manifest made;
     bool resumes; /* true if the manifest's done pieces were found in DIR */
     bool began;   /* true if data was written that a later save can resume */
 

@@ -38,7 +38,7 @@ struct data_run {
 
 static int files_begin(struct data_run *run)
 {
-    const struct image_manifest *manifest = &run->save->manifest;
+    const struct image_manifest *manifest = &run->save->made.manifest;
 
     run->files = calloc(manifest->file_count + 1, sizeof(*run->files));
     if (!run->files)
@@ -62,7 +62,7 @@ static int file_take(struct data_run *run, uint64_t number, struct data_file **t
     if (file->fd < 0) {
         file->fd = image_dir_open_file(&save->dir, image_data_name(number, name), O_RDWR);
         if (file->fd >= 0)
-            sink_open(&file->sink, file->fd, save->manifest.file_sizes[number], &save->way);
+            sink_open(&file->sink, file->fd, save->made.manifest.file_sizes[number], &save->way);
         else
             error = file->fd;
     }
@@ -96,7 +96,7 @@ static int file_give_back(struct data_run *run, struct data_file *file)
 
 static void files_end(struct data_run *run)
 {
-    for (size_t i = 0; run->files && i < run->save->manifest.file_count; i++)
+    for (size_t i = 0; run->files && i < run->save->made.manifest.file_count; i++)
         file_close(&run->files[i]);
     free(run->files);
 }
@@ -239,7 +239,7 @@ static int data_note(struct data_run *run, const struct image_piece *piece)
 static int data_piece(void *context, const struct work_piece *work_piece, void *own)
 {
     struct data_run *run = context;
-    struct image_piece *piece = &run->save->manifest.pieces[work_piece->item];
+    struct image_piece *piece = &run->save->made.manifest.pieces[work_piece->item];
     XXH3_state_t *state = XXH3_createState();
     int error = state ? data_copy(run, piece, own, state) : -ENOMEM;
 
@@ -267,7 +267,7 @@ static int data_tick(void *context, uint64_t done_bytes)
 
 static int data_work(struct data_run *run)
 {
-    const struct image_manifest *manifest = &run->save->manifest;
+    const struct image_manifest *manifest = &run->save->made.manifest;
     SCOPED_FREE uint64_t *sizes = calloc(manifest->piece_count + 1, sizeof(*sizes));
     struct work work = {.item_bytes = sizes,
                         .item_count = manifest->piece_count,
@@ -312,7 +312,7 @@ static int data_sync(const struct image_save *save)
 {
     char name[IMAGE_NAME_BYTES];
 
-    for (size_t i = 0; i < save->manifest.file_count; i++) {
+    for (size_t i = 0; i < save->made.manifest.file_count; i++) {
         int fd = signals_get() ? -EINTR
                                : image_dir_open_file(&save->dir, image_data_name(i, name), O_RDWR);
         int error = fd < 0 ? fd : 0;
@@ -331,7 +331,7 @@ static int data_finish(const struct image_save *save)
 {
     char *text;
     size_t text_bytes;
-    int error = image_manifest_encode(&save->manifest, false, &text, &text_bytes);
+    int error = image_manifest_encode(&save->made.manifest, false, &text, &text_bytes);
 
     if (error)
         return cli_out_of_memory();

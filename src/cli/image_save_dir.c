@@ -30,7 +30,7 @@ static void prepare_note_room(struct image_save *save)
     save->knows_free = fstatvfs(save->dir.fd, &disk) == 0;
     save->free_bytes = save->knows_free ? (uint64_t)disk.f_bavail * disk.f_frsize : 0;
     save->there_bytes = 0;
-    for (size_t i = 0; save->resumes && i < save->manifest.file_count; i++)
+    for (size_t i = 0; save->resumes && i < save->made.manifest.file_count; i++)
         if (fstatat(save->dir.fd, image_data_name(i, name), &known, AT_SYMLINK_NOFOLLOW) == 0)
             save->there_bytes += (uint64_t)known.st_blocks * BLOCK_BYTES;
 }
@@ -39,9 +39,9 @@ static void prepare_say_full(const struct image_save *save, const char *name)
 {
     char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES] = "?", there[SIZE_TEXT_BYTES];
 
-    size_format(save->manifest.stored_bytes, needed);
+    size_format(save->made.manifest.stored_bytes, needed);
     if (save->knows_free)
-        size_format_apart((struct size_text[]){{save->manifest.stored_bytes, needed},
+        size_format_apart((struct size_text[]){{save->made.manifest.stored_bytes, needed},
                                                {save->free_bytes, available}},
                           2);
     size_format(save->there_bytes, there);
@@ -116,7 +116,7 @@ static bool prepare_same_sizes(const struct image_manifest *a, const struct imag
 /* Files stay as large as they were begun, unless another size was asked for. */
 static int prepare_plan_again(struct image_save *save, const struct image_manifest *before)
 {
-    struct image_manifest *manifest = &save->manifest;
+    struct image_manifest *manifest = &save->made.manifest;
     int error;
 
     if (save->request->file_bytes || manifest->file_bytes == before->file_bytes)
@@ -134,7 +134,7 @@ static int prepare_plan_again(struct image_save *save, const struct image_manife
 
 static int prepare_take_over(struct image_save *save, const struct image_manifest *before)
 {
-    struct image_manifest *manifest = &save->manifest;
+    struct image_manifest *manifest = &save->made.manifest;
     char was[DIGEST_TEXT_BYTES], is[DIGEST_TEXT_BYTES];
     int status = prepare_plan_again(save, before);
 
@@ -185,7 +185,8 @@ static int prepare_file(const struct image_save *save, size_t file, uint64_t *pr
 
     if (fd >= 0)
         do
-            error = sink_reserve(fd, save->manifest.file_sizes[file], &save->way, promised_bytes);
+            error =
+                sink_reserve(fd, save->made.manifest.file_sizes[file], &save->way, promised_bytes);
         while (error == -EINTR && !signals_get());
 
     if (fd >= 0 && close(fd) < 0 && !error)
@@ -199,7 +200,7 @@ static int prepare_begin(struct image_save *save)
 {
     char *text;
     size_t text_bytes;
-    int error = image_manifest_encode(&save->manifest, true, &text, &text_bytes);
+    int error = image_manifest_encode(&save->made.manifest, true, &text, &text_bytes);
 
     if (error)
         return cli_out_of_memory();
@@ -222,15 +223,16 @@ static int prepare_files(struct image_save *save)
 
     /* Removes data of an older image, but no planned files, which a resumed save may continue. */
     int status = CLI_OK,
-        error = image_dir_remove_data(&save->dir, save->resumes ? save->manifest.file_count : 0);
+        error =
+            image_dir_remove_data(&save->dir, save->resumes ? save->made.manifest.file_count : 0);
 
     if (error)
         return image_save_fail(save, "", error);
     prepare_note_room(save);
-    error = image_dir_write(&save->dir, IMAGE_LAYOUT, save->layout, save->layout_bytes);
+    error = image_dir_write(&save->dir, IMAGE_LAYOUT, save->made.layout, save->made.layout_bytes);
     if (error)
         return image_save_fail(save, IMAGE_LAYOUT, error);
-    for (size_t i = 0; status == CLI_OK && i < save->manifest.file_count; i++)
+    for (size_t i = 0; status == CLI_OK && i < save->made.manifest.file_count; i++)
         status = prepare_file(save, i, &promised_bytes);
     return status;
 }
