@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps before the lock, and after the bytes. */
+#include "cli/target.h"
+
+#include "base/number.h"
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/signals.h"
+#include "cli/store_explain.h"
+#include "cli/store_file.h"
+#include "cli/store_make.h"
+#include "cli/store_memory.h"
+#include "cli/store_space.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LAST_ERROR_BYTES 256
+
+/* ---- the hash ------------------------------------------------------------------------------ */
+
+int target_check_hash(struct target *target)
+{
+    const struct image_manifest *manifest = target->manifest;
+    char was[DIGEST_TEXT_BYTES], is[DIGEST_TEXT_BYTES];
+    int error = image_layout_hash(target->layout, target->aligned, target->hash);
+
+    if (error == -ENOMEM)
+        return cli_out_of_memory();
+    if (error == 0 &&
+        (target->realign || memcmp(target->hash, manifest->layout_hash, DIGEST_BYTES) == 0))
+        return CLI_OK;
+    cli_error("%s: its allocations get other sizes in %s, so the layout would be another one (%s, "
+              "not %s); --realign accepts that",
+              target->from, target->store, error ? "none" : digest_text(target->hash, is),
+              digest_text(manifest->layout_hash, was));
+    return CLI_FAILURE;
+}
+
+/* ---- before the lock ----------------------------------------------------------------------- */
+
+static int target_check_granularity(const struct target *target, uint64_t granularity_bytes)
+{
+    uint64_t saved_bytes = target->manifest->granularity_bytes;
+    char here[SIZE_TEXT_BYTES], there[SIZE_TEXT_BYTES];
+
+    if (granularity_bytes == saved_bytes || target->realign ||
+        target->manifest->allocation_count == 0)
+        return CLI_OK;
+    cli_error("%s: has a granularity of %s (%" PRIu64 "), and the mount of %s has %s (%" PRIu64
+              "), so the layout would be another one; mount with granularity=%" PRIu64
+              ", or accept another layout_hash with --realign",
+              target->from, size_format(saved_bytes, there), saved_bytes, target->store,
+              size_format(granularity_bytes, here), granularity_bytes, saved_bytes);
+    return CLI_FAILURE;
+}
+
+/* Finds the aligned sizes in this mount, and checks that they hold the saved bytes. */
+static int target_align(struct target *target, uint64_t granularity_bytes)
+{
+    const struct image_manifest *manifest = target->manifest;
+
+    target->aligned = calloc(manifest->allocation_count + 1, sizeof(*target->aligned));
+    if (!target->aligned)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < manifest->allocation_count; i++) {
+        const struct image_allocation *allocation = &manifest->allocations[i];
+        target->aligned[i] = number_round_up(allocation->size_bytes, granularity_bytes);
+        if (allocation->stored_bytes > target->aligned[i]) {
+            cli_error("%s: allocation %zu ('%s') has bytes behind its size, which do not fit at "
+                      "this granularity; mount with granularity=%" PRIu64,
+                      target->from, i, allocation->name, manifest->granularity_bytes);
+            return CLI_FAILURE;
+        }
+        if (__builtin_add_overflow(target->needed_bytes, target->aligned[i], &target->needed_bytes))
+            target->needed_bytes = UINT64_MAX;
+    }
+    return CLI_OK;
+}
+
+/* An entry may point behind the size, up to the aligned size, which may be less here. */
+static int target_check_entries(const struct target *target)
+{
+    const struct image_manifest *manifest = target->manifest;
+    struct image_layout_entry entry;
+
+    for (size_t i = 0; i < target->layout->entry_count; i++) {
+        image_layout_entry(target->layout, i, &entry);
+        if (entry.rank >= manifest->allocation_count ||
+            entry.offset_bytes < target->aligned[entry.rank])
+            continue;
+        cli_error("%s: metadata '%.*s' points at byte %" PRIu64 " of allocation %" PRIu64
+                  " ('%s'), which takes %" PRIu64 " bytes at this granularity; mount with "
+                  "granularity=%" PRIu64,
+                  target->from, (int)entry.key_bytes, entry.key, entry.offset_bytes, entry.rank,
+                  manifest->allocations[entry.rank].name, target->aligned[entry.rank],
+                  manifest->granularity_bytes);
+        return CLI_FAILURE;
+    }
+    return CLI_OK;
+}
+
+/* Refuses only a layout that can never fit: the grant waits for memory that other clients give
+ * back. */
+static int target_check_space(const struct target *target)
+{
+    struct store_space space;
+
+    store_get_space(target->store, target->handle, &space);
+    if (space.is_known && target->needed_bytes > space.total_bytes)
+        return store_say_full(target->store, &space, target->needed_bytes);
+    return CLI_OK;
+}
+
+int target_open(struct target *target)
+{
+    struct gmsfs_info info;
+    int status, error;
+
+    if (store_open_or_make(target->store, &target->handle) != 0)
+        return CLI_FAILURE;
+    error = gmsfs_get_info(target->handle, &info);
+    if (error) {
+        store_explain(target->store, "look at the store", error);
+        return CLI_FAILURE;
+    }
+    target->ctl_fd = image_entries_open(target->store);
+    if (target->ctl_fd < 0) {
+        store_explain(target->store, "open the store", target->ctl_fd);
+        return CLI_FAILURE;
+    }
+    status = target_check_granularity(target, info.granularity_bytes);
+    if (status == CLI_OK)
+        status = target_align(target, info.granularity_bytes);
+    if (status == CLI_OK)
+        status = target_check_entries(target);
+    if (status == CLI_OK)
+        status = target_check_hash(target);
+    return status == CLI_OK ? target_check_space(target) : status;
+}
+
+void target_close(struct target *target)
+{
+    image_entries_close(target->ctl_fd);
+    free(target->mappings);
+    free(target->aligned);
+    gmsfs_close(target->handle);
+}
+
+/* ---- the contents -------------------------------------------------------------------------- */
+
+int target_clear(struct target *target)
+{
+    int status = store_open_memory(target->staging, target->handle, target->store, &target->memory);
+    int error;
+
+    if (status != CLI_OK)
+        return status;
+    error = gmsfs_clear_all_handles(target->handle);
+    if (error)
+        store_explain(target->store, "clear its contents", error);
+    return error ? CLI_FAILURE : CLI_OK;
+}
+
+int target_put_entries(struct target *target)
+{
+    size_t culprit = SIZE_MAX;
+    int error =
+        image_entries_put(target->ctl_fd, target->handle, target->layout, signals_get, &culprit);
+    struct image_layout_entry entry;
+
+    /* Or it would keep the session alive behind the commit. */
+    image_entries_close(target->ctl_fd);
+    target->ctl_fd = -1;
+    if (error && culprit < target->layout->entry_count) {
+        image_layout_entry(target->layout, culprit, &entry);
+        cli_error("%s: the store refuses the entry '%.*s': %s", target->store, (int)entry.key_bytes,
+                  entry.key, strerror(-error));
+    } else if (error == -EINTR) {
+        return CLI_SIGNALED + signals_get();
+    } else if (error) {
+        store_explain(target->store, "put the metadata", error);
+    }
+    return error ? CLI_FAILURE : CLI_OK;
+}
+
+/* ---- the commit ---------------------------------------------------------------------------- */
+
+int target_explain_commit(const struct target *target, bool immutable, int error)
+{
+    char why[LAST_ERROR_BYTES];
+
+    if (error == -EINVAL || (error == -EBUSY && immutable)) {
+        store_last_error(target->store, why, sizeof(why));
+        cli_error("%s: the store refuses the layout: %s", target->store,
+                  *why ? why : strerror(-error));
+        return CLI_FAILURE;
+    }
+    store_explain_call(target->handle, &target->memory, "commit", error);
+    return CLI_FAILURE;
+}
+
+int target_check_committed(struct target *target)
+{
+    char want[DIGEST_TEXT_BYTES], hash[GMSFS_HASH_TEXT_BYTES] = "";
+    int error = gmsfs_get_memory_layout_hash(target->handle, hash);
+
+    gmsfs_disconnect(target->handle);
+    if (error || strcmp(hash, digest_text(target->hash, want)) == 0)
+        return CLI_OK;
+    cli_error("%s: committed, but its layout_hash is %s and should be %s", target->store, hash,
+              want);
+    return CLI_FAILURE;
+}
+
+const char *target_abort(struct target *target)
+{
+    int rolled_back = 0;
+
+    if (gmsfs_abort(target->handle, &rolled_back) != 0)
+        return "is as the daemon left it";
+    if (store_make_is_ours(target->store))
+        return NULL;
+    return rolled_back ? "has its earlier layout again" : "is empty";
+}
