@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/store_group.h"
+
+#include "cli/cli.h"
+#include "cli/store_connect.h"
+#include "cli/store_explain.h"
+#include "cli/store_file.h"
+#include "cli/store_make.h"
+#include "cli/store_space.h"
+#include "cli/store_state.h"
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int store_group_begin(struct store_group *group, size_t most)
+{
+    group->count = 0;
+    group->stores = calloc(most, sizeof(*group->stores));
+    group->handles = calloc(most, sizeof(*group->handles));
+    group->bytes = calloc(most, sizeof(*group->bytes));
+    return group->stores && group->handles && group->bytes ? CLI_OK : cli_out_of_memory();
+}
+
+void store_group_end(struct store_group *group)
+{
+    free(group->stores);
+    free(group->handles);
+    free(group->bytes);
+}
+
+/* ---- before the lock ----------------------------------------------------------------------- */
+
+/* Refuses a user without write permission: it would wait as a reader for another load. */
+static int group_check_permission(const char *store)
+{
+    char *ctl = store_file_path(store, "ctl");
+    int error = ctl ? 0 : -ENOMEM;
+
+    if (!error && euidaccess(ctl, W_OK) != 0 && (errno == EACCES || errno == EROFS))
+        error = -EACCES;
+    free(ctl);
+    if (error)
+        store_explain(store, "take the RW lock", error);
+    return error ? CLI_FAILURE : CLI_OK;
+}
+
+static dev_t group_mount_of(const char *store)
+{
+    struct stat known;
+
+    return stat(store, &known) == 0 ? known.st_dev : 0;
+}
+
+/* Checks that the stores on one mount fit there together: else the last one would wait for memory
+ * that can never be free. */
+static int group_check_space(const struct store_group *group, size_t last)
+{
+    const char *store = group->stores[last];
+    dev_t mount = group_mount_of(store);
+    struct store_space space;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i <= last; i++)
+        if (group_mount_of(group->stores[i]) == mount &&
+            __builtin_add_overflow(bytes, group->bytes[i], &bytes))
+            bytes = UINT64_MAX;
+    store_get_space(store, group->handles[last], &space);
+    if (space.is_known && bytes > space.total_bytes)
+        return store_say_full(store, &space, bytes);
+    return CLI_OK;
+}
+
+int store_group_add(struct store_group *group, const char *store, gmsfs_t *handle, uint64_t bytes)
+{
+    int status = group_check_permission(store);
+
+    group->stores[group->count] = store;
+    group->handles[group->count] = handle;
+    group->bytes[group->count++] = bytes;
+    return status == CLI_OK ? group_check_space(group, group->count - 1) : status;
+}
+
+/* ---- the locks ----------------------------------------------------------------------------- */
+
+/* Finds the first store that is not free, with its state. */
+static size_t group_find_busy(const struct store_group *group, enum gmsfs_state *state)
+{
+    struct gmsfs_info info;
+    size_t busy = 0;
+
+    *state = GMSFS_STATE_EMPTY;
+    for (size_t i = 0; i < group->count && *state != GMSFS_STATE_RW; i++) {
+        if (gmsfs_get_info(group->handles[i], &info) != 0 ||
+            (info.state != GMSFS_STATE_RW && info.state != GMSFS_STATE_RO))
+            continue;
+        busy = i;
+        *state = info.state;
+    }
+    return busy;
+}
+
+/* Finds the first store that does not fit its device now; SIZE_MAX: none. */
+static size_t group_find_short(const struct store_group *group, struct store_space *space)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        store_get_space(group->stores[i], group->handles[i], space);
+        if (space->is_known && group->bytes[i] > space->free_bytes)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+static void group_say_waiting(const struct store_group *group, int error)
+{
+    enum gmsfs_state state;
+    struct store_space space;
+    size_t busy = group_find_busy(group, &state);
+    size_t lacking = error == -ENOMEM ? group_find_short(group, &space) : SIZE_MAX;
+
+    if (lacking != SIZE_MAX)
+        store_say_memory(group->stores[lacking], group->handles[lacking], group->bytes[lacking]);
+    else if (error == -ENOMEM)
+        fprintf(stderr, "waiting for memory for %zu stores\n", group->count);
+    else if (state != GMSFS_STATE_EMPTY)
+        ui_line(stderr,
+                "waiting for the locks of %zu stores; %s is %s ('sessions' in it names the holder)",
+                group->count, group->stores[busy], store_state_name(state));
+    else
+        fprintf(stderr, "waiting for the locks of %zu stores\n", group->count);
+}
+
+/* Explains that memory did not come in time, or never will: with a timeout, ENOMEM is final. */
+static int group_explain_memory(const struct store_group *group, int error)
+{
+    struct store_space space;
+    size_t lacking = group_find_short(group, &space);
+
+    if (lacking != SIZE_MAX)
+        store_say_full(group->stores[lacking], &space, group->bytes[lacking]);
+    else if (error == -ENOMEM)
+        cli_error("the stores of one device do not fit on it together; spread them over more "
+                  "devices, or mount with a larger size=");
+    if (lacking == SIZE_MAX && error != -ENOMEM)
+        return CLI_OK;
+    return error == -ENOMEM && group->timeout_ms > 0 ? CLI_FAILURE : CLI_TIMEOUT;
+}
+
+/* Explains the failure, and names the store at fault if it is one alone. */
+static int group_explain(const struct store_group *group, int error)
+{
+    bool is_late = error == -EAGAIN || error == -ETIMEDOUT;
+    int status = is_late || error == -ENOMEM ? group_explain_memory(group, error) : CLI_OK;
+    enum gmsfs_state state;
+
+    if (status != CLI_OK)
+        return status;
+    if (is_late) {
+        cli_error("cannot take the locks of %zu stores: %s: not free%s; its file 'sessions' "
+                  "names the holder",
+                  group->count, group->stores[group_find_busy(group, &state)],
+                  group->timeout_ms ? " in the time given" : "");
+        return CLI_TIMEOUT;
+    }
+    if (error == -EINVAL) {
+        cli_error("two of the stores are one and the same; name each once");
+        return CLI_FAILURE;
+    }
+    for (size_t i = 0; i < group->count; i++) {
+        struct gmsfs_info info;
+        if (gmsfs_get_info(group->handles[i], &info) == error) {
+            store_explain(group->stores[i], "take the RW lock", error);
+            return CLI_FAILURE;
+        }
+    }
+    store_explain(group->stores[0], "take the locks of this store and the others", error);
+    return CLI_FAILURE;
+}
+
+static bool group_is_own(const struct store_group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        if (!store_is_own(group->handles[i], GMSFS_MODE_RW))
+            continue;
+        cli_error("cannot take the RW lock: %s: the 'gmsfs run' around this command holds it; this "
+                  "command takes the lock by itself, so call it without 'gmsfs run'",
+                  group->stores[i]);
+        return true;
+    }
+    return false;
+}
+
+int store_group_connect(struct store_group *group)
+{
+    for (size_t i = 0; i < group->count; i++)
+        gmsfs_set_connect_flags(group->handles[i], GMSFS_CONNECT_REPLACE);
+    int error =
+        gmsfs_connect_group_reserve(group->handles, group->count, group->mode, 0, group->bytes);
+
+    if (error == -EAGAIN && group_is_own(group))
+        return CLI_FAILURE;
+    if ((error == -EAGAIN || error == -ENOMEM) && group->timeout_ms > 0) {
+        if (!group->quiet)
+            group_say_waiting(group, error);
+        error = gmsfs_connect_group_reserve(group->handles, group->count, group->mode,
+                                            group->timeout_ms, group->bytes);
+    }
+    return error ? group_explain(group, error) : CLI_OK;
+}
+
+/* ---- the commit ---------------------------------------------------------------------------- */
+
+bool store_group_has_committed(const struct store_group *group, size_t index, const uint8_t id[16])
+{
+    static const uint8_t none[16];
+    struct gmsfs_info info;
+
+    return memcmp(id, none, sizeof(none)) != 0 &&
+           gmsfs_get_info(group->handles[index], &info) == 0 &&
+           memcmp(info.group, id, sizeof(info.group)) == 0;
+}
+
+size_t store_group_find_fault(const struct store_group *group, const uint8_t id[16], int error)
+{
+    size_t at_fault = 0;
+
+    for (size_t i = 0; i < group->count; i++) {
+        bool is_writer = gmsfs_granted_lock(group->handles[i]) == GMSFS_MODE_RW;
+        char why[2] = "";
+        if (is_writer && error == -EINVAL)
+            store_last_error(group->stores[i], why, sizeof(why));
+        if (*why || (!is_writer && !store_group_has_committed(group, i, id)))
+            at_fault = i;
+    }
+    return at_fault;
+}
+
+void store_group_say_partial(const struct store_group *group, const uint8_t id[16])
+{
+    size_t committed = 0;
+
+    for (size_t i = 0; i < group->count; i++)
+        committed += store_group_has_committed(group, i, id);
+    if (!committed)
+        return;
+    store_make_keep();
+    cli_error("%zu of the %zu stores are committed, so they are not whole; the next load or "
+              "engine that takes them all loads them anew",
+              committed, group->count);
+}
