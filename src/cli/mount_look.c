@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define FIELD_BYTES 96
+#define PIECE_BYTES 65536 /* of the child's output: the room of a pipe */
 
 /* ---- in the child -------------------------------------------------------------------------- */
 
@@ -211,19 +212,16 @@ static void look_child(const void *path, int fd)
 
 /* ---- in the parent ------------------------------------------------------------------------- */
 
-struct look {
-    struct child *child;
-    int error; /* why there is none */
-    int fd;    /* -1: there is none */
-    char *text;
-    size_t used;
-};
-
-/* Reads the child's output. True at its end. */
-static bool look_gather(struct look *look)
+void mount_look_start(struct mount_look *look, const struct mount *mount)
 {
-    char piece[4096], *grown;
-    ssize_t got = read(look->fd, piece, sizeof(piece));
+    *look = (struct mount_look){.fd = -1};
+    look->error = child_start(&look->child, look_child, mount->path, &look->fd);
+}
+
+bool mount_look_gather(struct mount_look *look)
+{
+    char piece[PIECE_BYTES], *grown;
+    ssize_t got = look->fd < 0 ? 0 : read(look->fd, piece, sizeof(piece));
 
     if (got < 0 && errno == EINTR)
         return false;
@@ -239,38 +237,51 @@ static bool look_gather(struct look *look)
     return false;
 }
 
-static void look_end(struct look *look)
+static json_t *look_result(const struct mount_look *look, bool in_time)
 {
-    if (look->fd >= 0)
-        close(look->fd);
-    child_end(look->child);
-    free(look->text);
-}
-
-static json_t *look_result(struct look *look, uint64_t start_ms)
-{
-    struct pollfd ready = {.fd = look->fd, .events = POLLIN};
-    bool done = look->fd < 0;
     json_t *json;
 
-    while (!done) {
-        uint64_t left_ms = cli_left_ms(start_ms, MOUNT_LOOK_TIMEOUT_MS);
-        int count = poll(&ready, 1, (int)left_ms);
-        if (count > 0)
-            done = look_gather(look);
-        else if (count == 0 || errno != EINTR)
-            break;
-    }
-    if (!done)
+    if (!in_time)
         return look_failed("silent", 0);
     json = look->text ? json_loads(look->text, 0, NULL) : NULL;
     /* Without an answer the child was ended, or had no memory. */
     return json ? json : look_failed("unknown", look->error ? look->error : -ECHILD);
 }
 
+json_t *mount_look_end(struct mount_look *look, const struct mount *mount, bool in_time)
+{
+    json_t *json = look_result(look, in_time);
+
+    json_object_set_new(json, "mount", ui_json_text(mount->path));
+    json_object_set_new(json, "source", ui_json_text(mount->source));
+    if (look->fd >= 0)
+        close(look->fd);
+    child_end(look->child);
+    free(look->text);
+    *look = (struct mount_look){.fd = -1};
+    return json;
+}
+
+/* Returns false if the look has not ended in time. */
+static bool look_wait(struct mount_look *look, uint64_t start_ms)
+{
+    struct pollfd ready = {.fd = look->fd, .events = POLLIN};
+    bool done = look->fd < 0;
+
+    while (!done) {
+        uint64_t left_ms = cli_left_ms(start_ms, MOUNT_LOOK_TIMEOUT_MS);
+        int count = poll(&ready, 1, (int)left_ms);
+        if (count > 0)
+            done = mount_look_gather(look);
+        else if (count == 0 || errno != EINTR)
+            break;
+    }
+    return done;
+}
+
 int mount_look(const struct mounts *mounts, json_t ***results)
 {
-    struct look *looks = calloc(mounts->count + 1, sizeof(*looks));
+    struct mount_look *looks = calloc(mounts->count + 1, sizeof(*looks));
     json_t **list = calloc(mounts->count + 1, sizeof(json_t *));
     uint64_t start_ms = cli_now_ms();
 
@@ -279,16 +290,11 @@ int mount_look(const struct mounts *mounts, json_t ***results)
         free(list);
         return -ENOMEM;
     }
+    for (size_t i = 0; i < mounts->count; i++)
+        mount_look_start(&looks[i], &mounts->list[i]);
     for (size_t i = 0; i < mounts->count; i++) {
-        looks[i].fd = -1;
-        looks[i].error =
-            child_start(&looks[i].child, look_child, mounts->list[i].path, &looks[i].fd);
-    }
-    for (size_t i = 0; i < mounts->count; i++) {
-        list[i] = look_result(&looks[i], start_ms);
-        json_object_set_new(list[i], "mount", ui_json_text(mounts->list[i].path));
-        json_object_set_new(list[i], "source", ui_json_text(mounts->list[i].source));
-        look_end(&looks[i]);
+        bool in_time = look_wait(&looks[i], start_ms);
+        list[i] = mount_look_end(&looks[i], &mounts->list[i], in_time);
     }
     free(looks);
     *results = list;

@@ -2,9 +2,9 @@
 /*
  * mount_look - reads the facts of mounts, and never hangs in one
  *
- * For `gmsfs status` and `gmsfs umount`. A daemon that is stopped or stuck answers no system call,
- * and some of those calls cannot be killed, so a child process looks, and is abandoned if it does
- * not finish in time. Takes no lock.
+ * For `gmsfs status`, `top`, `umount` and the governor. A daemon that is stopped or stuck answers
+ * no system call, and some of those calls cannot be killed, so a child process looks, and is
+ * abandoned if it does not finish in time. Takes no lock.
  */
 #ifndef GMSFS_CLI_MOUNT_LOOK_H
 #define GMSFS_CLI_MOUNT_LOOK_H
@@ -30,6 +30,21 @@
  */
 /* clang-format on */
 int mount_look(const struct mounts *mounts, json_t ***looks);
+
+/* A look at one mount, for a caller that has other things to wait for. */
+struct mount_look {
+    struct child *child;
+    int error; /* why there is no child; 0: there is one */
+    int fd;    /* for poll(2); -1: none */
+    char *text;
+    size_t used;
+};
+
+void mount_look_start(struct mount_look *look, const struct mount *mount);
+/* Reads once from `fd`, which blocks unless that is readable. True at the look's end. */
+bool mount_look_gather(struct mount_look *look);
+/* Ends the look, and returns its object, with health "silent" unless in_time. */
+json_t *mount_look_end(struct mount_look *look, const struct mount *mount, bool in_time);
 
 /* Returns an indented line for each session of the mount, and for each store without access;
  * free(3). NULL if the mount does not answer. */
