@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs status --watch: looks whenever a mount has an event, and at an interval. */
 #include "cli/cli.h"
+#include "cli/mount_events.h"
 #include "cli/status.h"
 #include "cli/store_file.h"
 #include "cli/ui.h"
@@ -27,14 +28,13 @@
 #define QUIET_MS       100 /* least time between two looks, with any number of events */
 #define DEFAULT_ROWS   24u
 #define TIME_BYTES     32
-#define EVENTS_BYTES   4096
 #define FIRST_WATCHERS 2u /* poll entries: signals, mounts */
 
-/* A child process that waits for the events of a mount: a wait in a stuck mount cannot be ended. */
+/* A wait for the events of a mount. */
 struct watcher {
     uint64_t mount;
     struct child *child; /* NULL after it ended with the daemon */
-    int fd;              /* a byte for each event; -1 after its end */
+    int fd;              /* -1 after its end */
     bool seen;
 };
 
@@ -50,26 +50,6 @@ struct watch {
     json_t *lines;   /* plain: {path: line} of the last look */
 };
 
-/* ---- in the child -------------------------------------------------------------------------- */
-
-static void watch_child(const void *mount, int to)
-{
-    char *file = store_file_path(mount, "events"), bytes[EVENTS_BYTES];
-    struct pollfd events = {.events = POLLIN};
-    ssize_t got = -1;
-
-    events.fd = file ? open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
-    while (events.fd >= 0) {
-        do
-            got = read(events.fd, bytes, sizeof(bytes));
-        while (got > 0);
-        if ((got < 0 && errno != EAGAIN) || write(to, "", 1) != 1)
-            break;
-        if (poll(&events, 1, -1) < 0 || events.revents & (POLLERR | POLLNVAL))
-            break;
-    }
-}
-
 /* ---- watchers ------------------------------------------------------------------------------ */
 
 static void watch_start(struct watch *watch, const struct mount *mount)
@@ -80,10 +60,8 @@ static void watch_start(struct watch *watch, const struct mount *mount)
         return;
     next = &watch->watchers[watch->watcher_count];
     *next = (struct watcher){.mount = mount->id, .seen = true};
-    if (child_start(&next->child, watch_child, mount->path, &next->fd) != 0)
-        return;
-    fcntl(next->fd, F_SETFL, O_NONBLOCK);
-    watch->watcher_count++;
+    if (mount_events_start(mount->path, &next->child, &next->fd) == 0)
+        watch->watcher_count++;
 }
 
 static void watch_end(struct watcher *watcher)
@@ -123,7 +101,7 @@ static void watch_match(struct watch *watch)
 
 static void watch_drain(struct watcher *watcher)
 {
-    char bytes[64];
+    char bytes[1024];
     ssize_t got;
 
     do
