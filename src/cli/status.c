@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -113,58 +112,6 @@ static void status_print_stores(const json_t *stores, FILE *to)
         cli_out_of_memory();
 }
 
-/* Returns the way out for an error that the mount answered. */
-static const char *status_way_out(const char *name)
-{
-    static const struct {
-        const char *name, *way_out;
-    } ways_out[] = {
-        {"ENFILE", "its bound on open files, or this machine's, is reached; 'lsof' lists them"},
-        {"EMFILE", "no more files may be open; raise 'ulimit -n', or close some"},
-        {"EDQUOT", "your share of its open files is used up; close some"},
-        {"ENOSPC", "one of its bounds is reached, which its file 'events' names"},
-        {"ENOMEM", "memory is short, of this machine or of a cgroup; end large processes"},
-        {"EAGAIN", "no process could be started to look; 'ulimit -u' bounds them"},
-        {"ENOENT", "it was unmounted just now, or something else is mounted over it"},
-        {"ETIMEDOUT", "its daemon is stuck; its log may tell why"},
-        {"ECHILD", "the process that looked was ended; look again"},
-    };
-
-    for (size_t i = 0; i < sizeof(ways_out) / sizeof(ways_out[0]); i++)
-        if (strcmp(name, ways_out[i].name) == 0)
-            return ways_out[i].way_out;
-    return "look again, and into the log of its daemon";
-}
-
-static void status_print_unknown(const json_t *look, const char *subject, FILE *to)
-{
-    const char *name = store_json_text(look, "errno");
-
-    ui_line(to, "%s: %s (%s); %s", subject, store_json_text(look, "error"), name,
-            status_way_out(name));
-}
-
-static void status_print_absent(const json_t *look, const char *path, FILE *to)
-{
-    const char *health = store_json_text(look, "health");
-    char subject[TEXT_BYTES + PATH_MAX];
-
-    if (strcmp(health, "dead") == 0) {
-        ui_line(to, "%s  DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'", path,
-                path);
-    } else if (strcmp(health, "silent") == 0) {
-        ui_line(to,
-                "%s  SILENT: no answer within %u s; its daemon is stopped or stuck "
-                "(gmsfs-mount(8), PROCESSES)",
-                path, MOUNT_LOOK_TIMEOUT_MS / 1000);
-    } else if (strcmp(health, "no access") == 0) {
-        ui_line(to, "%s  NO ACCESS: another user's mount, without -o allow_other", path);
-    } else {
-        snprintf(subject, sizeof(subject), "%s  UNKNOWN: cannot be looked at", path);
-        status_print_unknown(look, subject, to);
-    }
-}
-
 /* Prints the regions of all users together: their owners are private. */
 static void status_print_regions(const json_t *device, FILE *to)
 {
@@ -197,13 +144,22 @@ static void status_print_recoveries(const json_t *device, FILE *to)
             store_json_text(last, "cause"));
 }
 
+static void status_print_unlisted(const json_t *look, FILE *to)
+{
+    SCOPED_FREE char *text = status_format_unknown(look, "its stores cannot be listed");
+
+    ui_line(to, "  %s", text ? text : "");
+}
+
 static void status_print_mount(const json_t *look, const char *pool, FILE *to, unsigned width)
 {
     const char *path = store_json_text(look, "mount"), *reason;
+    SCOPED_FREE char *text = NULL;
     json_t *device = json_object_get(look, "device");
 
     if (!json_is_object(device)) {
-        status_print_absent(look, path, to);
+        text = status_format_absent(look, path);
+        ui_line(to, "%s  %s", path, text ? text : "");
         return;
     }
     reason = store_json_text(device, "health_reason");
@@ -216,7 +172,7 @@ static void status_print_mount(const json_t *look, const char *pool, FILE *to, u
     else
         status_print_regions(device, to);
     if (json_object_get(look, "error"))
-        status_print_unknown(look, "  its stores cannot be listed", to);
+        status_print_unlisted(look, to);
     else if (pool)
         status_pool_print_stores(json_object_get(look, "stores"), to);
     else

@@ -47,6 +47,11 @@ char *status_format_state(const json_t *store, char *text, size_t room);
 /* "RO 1234 python, waiting RW 1300 trainer", free(3); NULL: out of memory. */
 char *status_format_holders(const json_t *store);
 
+/* status_format.c: of a look without a device: "DEAD: ...", with the way out; of its error, behind
+ * the subject. free(3); NULL: out of memory. */
+char *status_format_absent(const json_t *look, const char *path);
+char *status_format_unknown(const json_t *look, const char *subject);
+
 /* status_pool.c: of look->pool */
 /* Drops the other stores. CLI_FAILURE after the error: no mount has it. */
 int status_pool_select(struct status_look *look);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state and the holders of a store, for tables and lines of `gmsfs status` */
+/* States, holders and failures as text, for tables and lines */
 #include "cli/status.h"
 
+#include "cli/mount_look.h"
 #include "cli/store_file.h"
 #include "cli/ui.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define STATUS_MAX_HOLDERS 16u
@@ -88,4 +90,60 @@ char *status_format_state(const json_t *store, char *text, size_t room)
              immutable ? " immutable" : "", place, suspect ? " SUSPECT" : "",
              fenced ? " FENCED" : "");
     return text;
+}
+
+/* ---- a mount that is not there --------------------------------------------------------------- */
+
+/* Returns the way out for an error that the mount answered. */
+static const char *status_way_out(const char *name)
+{
+    static const struct {
+        const char *name, *way_out;
+    } ways_out[] = {
+        {"ENFILE", "its bound on open files, or this machine's, is reached; 'lsof' lists them"},
+        {"EMFILE", "no more files may be open; raise 'ulimit -n', or close some"},
+        {"EDQUOT", "your share of its open files is used up; close some"},
+        {"ENOSPC", "one of its bounds is reached, which its file 'events' names"},
+        {"ENOMEM", "memory is short, of this machine or of a cgroup; end large processes"},
+        {"EAGAIN", "no process could be started to look; 'ulimit -u' bounds them"},
+        {"ENOENT", "it was unmounted just now, or something else is mounted over it"},
+        {"ETIMEDOUT", "its daemon is stuck; its log may tell why"},
+        {"ECHILD", "the process that looked was ended; look again"},
+    };
+
+    for (size_t i = 0; i < sizeof(ways_out) / sizeof(ways_out[0]); i++)
+        if (strcmp(name, ways_out[i].name) == 0)
+            return ways_out[i].way_out;
+    return "look again, and into the log of its daemon";
+}
+
+char *status_format_unknown(const json_t *look, const char *subject)
+{
+    const char *name = store_json_text(look, "errno");
+    char *text = NULL;
+    int bytes = asprintf(&text, "%s: %s (%s); %s", subject, store_json_text(look, "error"), name,
+                         status_way_out(name));
+
+    return bytes < 0 ? NULL : text;
+}
+
+char *status_format_absent(const json_t *look, const char *path)
+{
+    const char *health = store_json_text(look, "health");
+    char *text = NULL;
+    int bytes;
+
+    if (strcmp(health, "dead") == 0)
+        bytes = asprintf(
+            &text, "DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'", path);
+    else if (strcmp(health, "silent") == 0)
+        bytes = asprintf(&text,
+                         "SILENT: no answer within %u s; its daemon is stopped or stuck "
+                         "(gmsfs-mount(8), PROCESSES)",
+                         MOUNT_LOOK_TIMEOUT_MS / 1000);
+    else if (strcmp(health, "no access") == 0)
+        bytes = asprintf(&text, "NO ACCESS: another user's mount, without -o allow_other");
+    else
+        return status_format_unknown(look, "UNKNOWN: cannot be looked at");
+    return bytes < 0 ? NULL : text;
 }
