@@ -98,7 +98,7 @@ static bool is_ready(const struct service *s, const struct ending *ending)
     if (ending->prepared)
         return core_commit_is_current(s->core, ending->session, ending->prepared);
     return !core_commit_is_slow(s->core, ending->session) &&
-           !commit_memory_is_needed(s, ending->session);
+           !commit_memory_is_needed(s, ending->session, immutable);
 }
 
 /* Takes room for the encoding, which exists beside the one of the committed layout. */

@@ -15,23 +15,25 @@ static const struct core_store *find_store(const struct service *s, uint64_t ses
     return writer ? core_find_store(s->core, writer->store) : NULL;
 }
 
-/* Returns the piece of this allocation if a process can still seal it; else NULL. */
-static struct piece *find_piece(const struct service *s, const struct layout_allocation *allocation)
+/* Returns the piece of this allocation if a process can still seal it, or if an immutable commit
+ * that failed has sealed it, which a plain one must refuse; else NULL. */
+static struct piece *find_piece(const struct service *s, const struct layout_allocation *allocation,
+                                bool immutable)
 {
     struct piece *piece = idvec_find(&s->pieces.all, allocation->memory);
-    return piece && piece->memory.sealed && !piece->memory.final && piece->tier == VMM_TIER_DEVICE
-               ? piece
-               : NULL;
+    if (!piece || !piece->memory.sealed || piece->tier != VMM_TIER_DEVICE)
+        return NULL;
+    return !piece->memory.final || (piece->memory.immutable && !immutable) ? piece : NULL;
 }
 
-bool commit_memory_is_needed(const struct service *s, uint64_t session)
+bool commit_memory_is_needed(const struct service *s, uint64_t session, bool immutable)
 {
     const struct core_store *store = find_store(s, session);
     if (!store || !vmm_can_finish(s->vmm))
         return false;
     const struct layout *layout = core_get_layout(s->core, store);
     for (size_t i = 0; i < layout_count_allocations(layout); i++)
-        if (find_piece(s, layout_at_rank(layout, i)))
+        if (find_piece(s, layout_at_rank(layout, i), immutable))
             return true;
     return false;
 }
@@ -52,7 +54,7 @@ int commit_memory_begin(struct commit_memory *memory, struct service *s, uint64_
         return -ENOMEM;
     }
     for (size_t i = 0; i < count; i++) {
-        struct piece *piece = find_piece(s, layout_at_rank(layout, i));
+        struct piece *piece = find_piece(s, layout_at_rank(layout, i), immutable);
         if (!piece)
             continue;
         piece_begin(piece);

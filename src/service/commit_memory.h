@@ -4,8 +4,11 @@
  *
  * From then on no process can seal it (fcntl(2)), which would surprise the next writer; that of an
  * immutable layout can be written by no process either. Memory that cannot be sealed so (of a GPU,
- * or committed before) is left as it is: the layout is then immutable by promise. What was sealed
- * stays sealed if the commit fails.
+ * or committed before) is left as it is: the layout is then immutable by promise.
+ *
+ * The kernel tells of a writable mapping only by refusing the seal, so no look comes before, and
+ * memory that was sealed stays so if the commit fails. Then only an immutable commit takes it: a
+ * plain one is refused, because the next writer could not write it in place.
  *
  * For commit.c: all functions on the loop's thread, but commit_memory_run on a helper's.
  */
@@ -15,15 +18,15 @@
 #include "service/service_internal.h"
 
 struct commit_memory {
-    struct piece **pieces; /* memory that is not final yet; in use until commit_memory_end */
+    struct piece **pieces; /* memory to seal or to refuse; in use until commit_memory_end */
     bool *is_immutable;    /* results, by piece */
     uint32_t count, done;
     bool wants_immutable;
     int error; /* of the piece at `done` */
 };
 
-/* Returns true if the layout that this session may commit has memory that is not final. */
-bool commit_memory_is_needed(const struct service *s, uint64_t session);
+/* Returns true if the layout that this session may commit has memory to seal or to refuse. */
+bool commit_memory_is_needed(const struct service *s, uint64_t session, bool immutable);
 /* Lists that memory. -ENOMEM */
 int commit_memory_begin(struct commit_memory *memory, struct service *s, uint64_t session,
                         bool immutable);

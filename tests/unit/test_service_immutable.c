@@ -165,6 +165,27 @@ TAP_TEST(memory_that_a_client_sealed_is_refused_by_a_plain_commit_alone)
     service_end();
 }
 
+TAP_TEST(memory_that_a_failed_immutable_commit_sealed_is_refused_by_a_plain_one)
+{
+    void *at;
+
+    for (int restarts = 0; restarts < 2; restarts++) {
+        start_writing();
+        at = map_for_writing(1);
+        require(commit(&writer, CORE_COMMIT_IMMUTABLE) == -EBUSY);
+        check_int(seals_of(0), SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
+        if (restarts)
+            service_restart();
+        check_int(commit(&writer, 0), -EINVAL);
+        check_str(store()->last_error, "allocation w0 is sealed against writes (F_SEAL_WRITE): "
+                                       "commit it as immutable, or remove it and make it anew");
+        check(store()->fixed == NULL);
+        munmap(at, FIXTURE_GRAIN);
+        check_int(commit(&writer, CORE_COMMIT_IMMUTABLE), 0);
+        service_end();
+    }
+}
+
 TAP_TEST(memory_that_was_committed_before_makes_the_layout_immutable_by_promise)
 {
     start_writing();
