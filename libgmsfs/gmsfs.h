@@ -300,7 +300,8 @@ GMSFS_API int gmsfs_disconnect(gmsfs_t *handle);
  *   no process; the next writer begins with an empty layout.
  * group: 16 bytes, with GMSFS_COMMIT_GROUP; else NULL.
  * The mappings of this handle stay. They become read-only first, for every device that could write
- * them, and become writable again if the commit is refused.
+ * them, and become writable again if the commit is refused; after a failed IMMUTABLE one, mappings
+ * of memory that it has sealed by then stay read-only.
  * Errors: -ENOLCK (not the writer); -EBUSY: a stream is capturing, or an allocation is still being
  *   written to by its file, or (IMMUTABLE) another process has memory of it mapped for writing;
  *   -EINVAL: an allocation has no memory, or is sealed against writes (not IMMUTABLE), or an entry

@@ -260,7 +260,7 @@ static int session_protect(struct gmsfs_store *handle, enum gmsfs_access access)
 
 struct session_again {
     struct gmsfs_store *handle;
-    const struct gfs_mapping *mapping;
+    struct gfs_mapping *mapping;
     enum gmsfs_access access;
 };
 
@@ -279,20 +279,36 @@ static int session_take_again(void *context, const struct gfs_item *given, int *
                                      mapping->devices);
 }
 
+static int session_map_one_again(struct session_again *again)
+{
+    struct gmsfs_store *handle = again->handle;
+    uint64_t slot = again->mapping->slot;
+    int error = gfs_export_slot(handle, slot, again->access, session_take_again, again);
+
+    if (error == -EPERM && again->access == GMSFS_ACCESS_WRITE) {
+        /* sealed by the immutable commit, before that failed */
+        again->access = GMSFS_ACCESS_READ;
+        error = gfs_export_slot(handle, slot, again->access, session_take_again, again);
+        gfs_state_lock(handle);
+        again->mapping->access = GMSFS_ACCESS_READ;
+        gfs_state_unlock(handle);
+    }
+    return error == -ENOENT ? 0 : error; /* freed under its mapping */
+}
+
 /* Maps host memory anew at its address: a mapping by a writable descriptor counts as writable,
- * whatever its rights are now. */
+ * whatever its rights are now. Returns the first error, and maps the rest all the same. */
 static int session_map_again(struct gmsfs_store *handle, enum gmsfs_access access)
 {
-    struct session_again again = {.handle = handle, .access = access};
-    int error = 0;
+    int error = 0, failed;
 
-    for (size_t i = 0; i < handle->map.mapping_count && !error; i++) {
-        again.mapping = handle->map.mappings + i;
-        if (session_is_writable(again.mapping, handle))
-            error =
-                gfs_export_slot(handle, again.mapping->slot, access, session_take_again, &again);
-        if (error == -ENOENT) /* freed under its mapping */
-            error = 0;
+    for (size_t i = 0; i < handle->map.mapping_count; i++) {
+        struct session_again again = {handle, handle->map.mappings + i, access};
+
+        if (!session_is_writable(again.mapping, handle))
+            continue;
+        failed = session_map_one_again(&again);
+        error = error ? error : failed;
     }
     return error;
 }
@@ -317,7 +333,7 @@ static int session_publish_layout(struct gmsfs_store *handle, struct gmsfs_ioc_c
 static int session_close_and_publish(struct gmsfs_store *handle, struct gmsfs_ioc_commit *commit)
 {
     GFS_SCOPE(scope);
-    int error = gfs_memory_enter(&handle->memory, 0, &scope);
+    int error = gfs_memory_enter(&handle->memory, 0, &scope), failed;
 
     if (!error)
         error = gfs_memory_synchronise(&handle->memory);
@@ -326,9 +342,10 @@ static int session_close_and_publish(struct gmsfs_store *handle, struct gmsfs_io
     error = session_set_access(handle, GMSFS_ACCESS_READ, commit->flags);
     if (!error)
         error = session_publish_layout(handle, commit);
-    if (error)
-        session_set_access(handle, GMSFS_ACCESS_WRITE, commit->flags);
-    return error;
+    if (!error)
+        return 0;
+    failed = session_set_access(handle, GMSFS_ACCESS_WRITE, commit->flags);
+    return failed ? failed : error;
 }
 
 int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t *group)

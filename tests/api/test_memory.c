@@ -45,6 +45,39 @@ TAP_TEST(commit_turns_the_writers_mappings_read_only)
     gmsfs_close(store);
 }
 
+TAP_TEST(a_failed_immutable_commit_leaves_unsealed_memory_writable_and_the_rest_readable)
+{
+    gmsfs_t *store = open_fresh_writer();
+    unsigned char *ptr[3];
+    void *other;
+    int fd = -1;
+
+    if (!is_host(store)) { /* which alone is sealed */
+        gmsfs_close(store);
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        require(gmsfs_create_mapping(store, 100, "t", NULL, (void **)&ptr[i]) == 0);
+        ptr[i][0] = (unsigned char)i;
+    }
+    require(gmsfs_descriptor_of(store, ptr[1], &fd) == 0);
+    other = mmap(NULL, 100, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    require(other != MAP_FAILED);
+    close(fd);
+    check_int(gmsfs_commit(store, GMSFS_COMMIT_IMMUTABLE, NULL), -EBUSY);
+    check_str(rights_at(ptr[0]), "r--s");
+    check_int(ptr[0][0], 0);
+    check_str(rights_at(ptr[1]), "rw-s");
+    check_str(rights_at(ptr[2]), "rw-s");
+    ptr[2][0] = 7;
+    check_int(gmsfs_commit(store, 0, NULL), -EINVAL);
+    munmap(other, 100);
+    check_int(gmsfs_commit(store, GMSFS_COMMIT_IMMUTABLE | GMSFS_COMMIT_STAY, NULL), 0);
+    check_str(rights_at(ptr[2]), "r--s");
+    check_int(ptr[2][0], 7);
+    gmsfs_close(store);
+}
+
 TAP_TEST(refused_commit_leaves_the_writer_its_memory)
 {
     gmsfs_t *store = open_fresh_writer();
