@@ -67,6 +67,7 @@ static const struct {
     [RECORD_COPY_DROP] = {"copy_drop", apply_copy_drop, false},
     [RECORD_RESUME] = {"resume", apply_resume, true},
     [RECORD_TIMES] = {"times", apply_times, false},
+    [RECORD_CONTENTS] = {"contents", apply_contents, false},
 };
 
 const char *record_type_name(enum record_type type)

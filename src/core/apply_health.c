@@ -31,6 +31,8 @@ static void suspect_all(struct apply *apply)
             core_memory_suspect(core, store, store->fixed);
         if (store->working)
             core_memory_suspect(core, store, store->working);
+        if (store->suspect > 0)
+            core_forget_contents(store);
         if (was_sound && store->suspect > 0)
             core_add_event(apply, CORE_EVENT_SUSPECT, store, NULL);
     }

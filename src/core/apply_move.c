@@ -114,6 +114,7 @@ static int drop_all_copies(struct apply *apply, struct core_store *store)
     core_mark_committed(core, before, 0);
     core_drop_spares(core, store);
     store->fixed = bare;
+    core_forget_contents(store);
     core_set_place(core, store, CORE_PLACE_NONE);
     core_count_move(store, apply->record->wall_ms);
     core_forget_writers(core, store);

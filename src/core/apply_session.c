@@ -244,6 +244,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
     if (record->flags & CORE_COMMIT_GROUP)
         memcpy(store->group, record->bytes16, sizeof store->group);
     memset(store->last_error, 0, sizeof store->last_error);
+    core_forget_contents(store);
     store->generation++;
     store->places.version++;
     store->commits++;
@@ -412,7 +413,7 @@ int apply_touch(struct apply *apply)
     int error = apply_find_writer(apply, &session);
 
     if (error == 0)
-        session->touched = true;
+        core_touch_bytes(apply->core, session);
     return error;
 }
 
@@ -426,7 +427,7 @@ int apply_give_up(struct apply *apply)
     error = apply_change_end(apply, &change, 0);
     if (error < 0)
         return error;
-    change.session->touched = true;
+    core_touch_bytes(apply->core, change.session);
     /* A copy in another tier takes no memory of the device. */
     if (change.store->places.place == CORE_PLACE_DEVICE &&
         !apply_fall_back(apply, change.store, CORE_EVENT_DEMOTED))

@@ -156,7 +156,7 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
     if (error < 0)
         return error;
     if (ticket->writable && committed && session->mode == LOCK_MODE_RW)
-        session->touched = true;
+        core_touch_bytes(apply->core, session);
     core_hold(apply->core, session);
     store->exports++;
     return 0;

@@ -34,6 +34,7 @@ int core_new(const struct core_options *options, struct core **core)
     made->next_session = 1;
     made->next_waiter = 1;
     made->next_ticket = 1;
+    made->next_contents = 1;
     made->next_event = made->measured_event = 1;
     share_init(&made->shares[CORE_BOUND_FILES], limits->files);
     share_init(&made->shares[CORE_BOUND_TICKETS], limits->tickets);

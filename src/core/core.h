@@ -36,10 +36,11 @@
 
 /* Version of an encoded state. Any change of the bytes needs a new one; the frozen states in
  * tests/data show when. */
-#define CORE_STATE_VERSION   13u
+#define CORE_STATE_VERSION   14u
 #define CORE_STATE_OLDEST    11u /* oldest version that core_decode reads */
 #define CORE_STATE_TIMES     12u /* first version with times of files */
 #define CORE_STATE_IMMUTABLE 13u /* first version with immutable layouts */
+#define CORE_STATE_CONTENTS  14u /* first version with ids of contents */
 
 /* Bounds. A request beyond one fails: ENFILE for files, ENOMEM for gathered bytes, ENOSPC for the
  * others. All but the first and the last are shared between the users (base/share.h), as are the
@@ -53,6 +54,7 @@
 #define CORE_MAX_EVENTS         1024u /* ring: a new event overwrites the oldest */
 #define CORE_MAX_WRITERS        1024u /* processes that can write a store's memory */
 #define CORE_MAX_REGIONS        4096u
+#define CORE_MAX_CONTENTS       (1u << 30) /* numbers of contents ids in the life of a mount */
 #define CORE_MAX_REGION_BYTES   (1u << 20) /* bytes of the regions' names and keys */
 
 /* per record, so that each ends soon; RECORD_TIME grants the others */
@@ -145,6 +147,9 @@ struct core_store {
     bool unseen_writer; /* true if a process that the daemon cannot see has such a descriptor */
     uint8_t hash[16];
     uint8_t group[16];
+    /* number of its contents id, never used again; 0: the id is not known */
+    uint64_t contents;
+    uint8_t contents_id[16]; /* of `fixed` and its bytes (meta/pieces.h); zeros if not known */
     char last_error[256];
     /* memories of its layouts that may be damaged; no new readers while above 0 */
     uint64_t suspect;
@@ -379,6 +384,7 @@ struct core {
     uint64_t next_id;      /* of stores, allocations, entries (node serials) and files */
     uint64_t next_session; /* small numbers for people */
     uint64_t next_waiter, next_ticket, next_event;
+    uint64_t next_contents;  /* core_store.contents */
     uint64_t event_bytes;    /* bytes of the lines of all events since the first */
     uint64_t measured_event; /* the first event that event_bytes does not count yet */
     /* bytes of the texts of the events before it that are still in the ring */
@@ -509,6 +515,11 @@ const struct layout_allocation *core_find_region_allocation(const struct core *c
 /* Returns the region that this session belongs to; NULL if none. */
 const struct region *core_find_session_region(const struct core *core,
                                               const struct core_session *session);
+/* Returns true if the bytes of the store's committed layout cannot change now: no session writes
+ * it, and its memory is sound. */
+bool core_is_settled(const struct core_store *store);
+/* Finds the store with this number of a contents id, which is settled; NULL: none has it. */
+const struct core_store *core_find_contents(const struct core *core, uint64_t contents);
 /* True if a fence covers this name, whether or not there is a store of that name. */
 bool core_is_fenced(const struct core *core, const char *name);
 /* True if the store has no session and no waiting writer. */

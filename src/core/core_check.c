@@ -68,6 +68,10 @@ static int check_layouts(const struct check *check, const struct core_store *sto
                    !core_is_zero(store->group, sizeof store->group)))
         return core_wrong(check->failure, "store", store->id,
                           "it has a hash or a group without a commit");
+    if (store->contents != 0 && (!store->lock.committed || store->lock.bare ||
+                                 store->contents >= check->core->next_contents))
+        return core_wrong(check->failure, "store", store->id,
+                          "it has a contents id without committed bytes, or of another's number");
     if (fixed && !store->lock.bare && layout_check(fixed, false, message, sizeof message) < 0)
         return core_wrong(check->failure, "store", store->id, "its committed layout is invalid");
     if (working && (!writer || writer->mode != LOCK_MODE_RW))

@@ -308,6 +308,7 @@ static void read_all(struct input *input)
     read_events(input);
     if (input->version >= CORE_STATE_TIMES)
         input_times(input);
+    input_contents(input);
     if (input->error == 0 && input_left(input) > 0)
         input_refuse(input, "%zu bytes follow after the end", input_left(input));
     if (input->error == 0)

@@ -308,6 +308,32 @@ void input_times(struct input *input)
     }
 }
 
+/* ---- contents ------------------------------------------------------------------------------- */
+
+void input_contents(struct input *input)
+{
+    struct core *core = input->core;
+
+    if (!core || input->version < CORE_STATE_CONTENTS)
+        return;
+    input->part = "its contents";
+    input->which = 0;
+    core->next_contents = input_u64(input);
+    if (core->next_contents == 0 || core->next_contents > CORE_MAX_CONTENTS)
+        input_refuse(input, "%" PRIu64 " is no number of contents", core->next_contents);
+    for (size_t i = 0; i < core->stores.count && input->error == 0; i++) {
+        struct core_store *store = core->stores.items[i];
+
+        store->contents = input_u64(input);
+        if (store->contents != 0) {
+            const uint8_t *id = input_raw(input, sizeof store->contents_id);
+
+            if (id)
+                memcpy(store->contents_id, id, sizeof store->contents_id);
+        }
+    }
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static void derive_memories(struct input *input, const struct core_memory_use *uses, size_t count)

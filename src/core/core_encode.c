@@ -318,6 +318,18 @@ static void put_times(struct output *output, const struct core *core)
     put_u8(output, false);
 }
 
+static void put_contents(struct output *output, const struct core *core)
+{
+    put_u64(output, core->next_contents);
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        put_u64(output, store->contents);
+        if (store->contents != 0)
+            put_raw(output, store->contents_id, sizeof store->contents_id);
+    }
+}
+
 int core_encode(const struct core *core, uint8_t **bytes, size_t *size)
 {
     struct output output = {0};
@@ -335,6 +347,7 @@ int core_encode(const struct core *core, uint8_t **bytes, size_t *size)
     put_items(&output, &core->tickets, core_ticket_fields);
     put_events(&output, core);
     put_times(&output, core);
+    put_contents(&output, core);
     if (output.failed) {
         free(output.bytes);
         return -ENOMEM;

@@ -59,6 +59,8 @@ void input_use(struct input *input, struct core_store *store, uint64_t bytes);
 void input_store(struct input *input);
 /* Reads the times that writers have set on allocations and their directories. */
 void input_times(struct input *input);
+/* Reads the ids of contents; in an older version none is known. */
+void input_contents(struct input *input);
 /* Derives the table of memories from all layouts, and reads which of them are suspect. */
 void input_memories(struct input *input);
 

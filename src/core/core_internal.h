@@ -266,6 +266,10 @@ void core_memory_unref_layout(struct core *core, const struct layout *layout);
 void core_forget_writers(struct core *core, struct core_store *store);
 /* Drop a layout and its references. */
 void core_drop_working(struct core *core, struct core_store *store);
+/* The id of the store's contents is no longer known. */
+void core_forget_contents(struct core_store *store);
+/* Notes that this writer may have changed committed bytes. */
+void core_touch_bytes(struct core *core, struct core_session *session);
 void core_drop_fixed(struct core *core, struct core_store *store);
 /* Sets core_memory.committed of the layout's memories: the store, or 0 when the layout is no longer
  * committed. */
@@ -441,6 +445,7 @@ int apply_alloc_remove(struct apply *apply);
 int apply_alloc_rename(struct apply *apply);
 int apply_alloc_tag(struct apply *apply);
 int apply_times(struct apply *apply);
+int apply_contents(struct apply *apply);
 int apply_clear(struct apply *apply);
 
 /* apply_entry.c */

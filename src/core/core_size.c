@@ -78,7 +78,8 @@ static uint64_t count_empty_store(void)
 /* Returns the bytes of this store beyond those. */
 static uint64_t count_store(const struct core_store *store, uint64_t drain_bytes)
 {
-    uint64_t bytes = strlen(store->name) + strlen(store->last_error) + count_layout(store->fixed) +
+    uint64_t bytes = (store->contents ? sizeof store->contents_id : 0) + strlen(store->name) +
+                     strlen(store->last_error) + count_layout(store->fixed) +
                      count_layout(store->working) + PROCESS_BYTES * store->writer_count +
                      PAST_BYTES * store->history.count + (store->drain.is_on ? drain_bytes : 0);
 
@@ -128,5 +129,6 @@ uint64_t core_count_encoded(const struct core *core)
     bytes += count_many(core_waiter_fields, core->waiters.count) +
              count_fields(core_queued_fields) * core->waiters.count;
     bytes += count_many(core_ticket_fields, core->tickets.count);
+    bytes += sizeof(uint64_t) * (1 + core->stores.count);     /* numbers of contents */
     return bytes + core->comm_bytes + count_events(core) + 1; /* end mark of the times */
 }

@@ -207,6 +207,10 @@ enum record_type {
      * access and change (LAYOUT_NO_TIME: not set), in two's complement. Kind ENTRY: sets only the
      * store's own time. -ENOENT */
     RECORD_TIMES,
+    /* store, bytes16 = the contents id of its committed layout, count = the generation and offset =
+     * the number of grants to writers when the sums of its bytes were begun. -ESTALE: these have
+     * changed, or the store is not settled (core_is_settled). -ENOSPC */
+    RECORD_CONTENTS,
     RECORD_TYPE_COUNT,
 };
 

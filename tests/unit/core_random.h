@@ -24,6 +24,7 @@ static const struct {
     {step_bind, 2},        {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
     {step_gather, 4},      {step_lend, 6},        {step_fence, 3},      {step_region, 12},
     {step_store_drain, 4}, {step_pool, 8},        {step_move, 14},      {step_resume, 2},
+    {step_contents, 6},
 };
 
 /* Every other walk meets bounds. */

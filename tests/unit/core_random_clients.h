@@ -334,6 +334,20 @@ static uint64_t store_of(uint64_t session)
     return found ? found->store : 0;
 }
 
+/* The store's id is found, mostly for its present contents. */
+static int step_contents(void)
+{
+    const struct core_store *store = core_find_store(core, random_id(&core->stores));
+    struct record record = {.type = RECORD_CONTENTS, .bytes16 = {(uint8_t)below(3)}};
+
+    if (store) {
+        record.store = store->id;
+        record.count = store->generation + one_in(8);
+        record.offset = store->grants_rw + one_in(8);
+    }
+    return apply(record);
+}
+
 static int step_allocation(void)
 {
     struct record record = {.type = RECORD_ALLOC_REMOVE, .session = random_writer()};

@@ -176,6 +176,11 @@ static void make_full(void)
                                   .process = {43, 44},
                                   .uid = 45,
                                   .deadline_ms = 46}) == 0);
+    require(apply((struct record){.type = RECORD_CONTENTS,
+                                  .store = make_committed("summed", NULL),
+                                  .count = 1,
+                                  .offset = 1,
+                                  .bytes16 = {57, 58}}) == 0);
     store = make_committed("fenced", NULL);
     require(apply(named((struct record){.type = RECORD_FENCE,
                                         .flags = CORE_FENCE_ON,
@@ -319,6 +324,7 @@ static void compare_full(struct core *decoded)
     SAME(core->next_session);
     SAME(core->next_waiter);
     SAME(core->next_ticket);
+    SAME(core->next_contents);
     SAME(core->next_event);
     SAME(core->draining);
     SAME(core->lost);
