@@ -24,7 +24,7 @@ complete_words() {
     cd "$ROOT"
     complete_words gmsfs ''
     for name in mount umount upgrade status load save verify sum ls run wait metadata drain fence \
-        image clear-suspect triton promote demote governor log journal; do
+        image clear-suspect triton promote demote governor web log journal; do
         grep -qx "$name" <<<"$output" || fail "$name is not offered"
     done
     complete_words gmsfs um
@@ -53,6 +53,8 @@ complete_words() {
     complete_words gmsfs ls "$M/w"
     assert_eq "$output" "$M/weights"
     complete_words gmsfs umount "$M"
+    assert_eq "$output" "$M"
+    complete_words gmsfs web --insecure "$M"
     assert_eq "$output" "$M"
     complete_words gmsfs governor --once "$M"
     assert_eq "$output" "$M"

@@ -125,6 +125,7 @@ machine_has() {
     unnamed-files) can_make_unnamed ;;
     slices) [[ $(uname -m) == x86_64 && $(read_slice $$) != 0 ]] ;; # Linux 6.12
     tritonclient) [[ -r ${GMSFS_TRITONCLIENT:-${XDG_CACHE_HOME:-$HOME/.cache}/gmsfs/tritonclient}/wanted.txt ]] ;;
+    nginx) PATH=$PATH:/usr/sbin type -P nginx >/dev/null ;;
     *) type -P "$1" >/dev/null ;;
     esac
 }

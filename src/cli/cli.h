@@ -76,6 +76,7 @@ extern const struct cli_command cmd_umount;
 extern const struct cli_command cmd_upgrade;
 extern const struct cli_command cmd_verify;
 extern const struct cli_command cmd_wait;
+extern const struct cli_command cmd_web;
 
 /* The command that runs: its name begins every error. Set by main() alone. */
 void cli_set_command(const struct cli_command *command);

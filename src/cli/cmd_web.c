@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs web - serves mounts over HTTP, read-only, by nginx */
+#include "base/scope.h"
+#include "cli/cli.h"
+#include "cli/mounts.h"
+#include "cli/ui.h"
+#include "cli/web_start.h"
+#include "web/web.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* GMSF on a telephone, with a 2 before it: no service's at IANA, and below the ports that Linux
+ * gives to outgoing connections. */
+#define WEB_USUAL_LISTEN "127.0.0.1:24673"
+#define WEB_USUAL_USER   "gmsfs-web"
+#define WEB_MAX_MOUNTS   256u
+
+static const char usage[] =
+    "Usage: gmsfs web [OPTION...] [NAME=]MOUNT...\n"
+    "\n"
+    "Serves mounts over HTTP, read-only: writes a configuration for nginx and becomes it. The\n"
+    "store weights of a mount is at http://ADDRESS:PORT/NAME/weights/; NAME is the last part of "
+    "the\n"
+    "mount's path where none is given. In the foreground, until SIGTERM ends it.\n";
+
+static const char ending[] = "Exit status: that of nginx, 0 after SIGTERM; 1 failure; 2 usage.\n"
+                             "\n"
+                             "gmsfs-web(8) lists what is served, and to which clients.\n";
+
+struct web_values {
+    const char *listen, *user;
+    const char *cert, *key, *client_ca, *pages, *access_log;
+    bool is_insecure, is_printed;
+};
+
+struct web_order {
+    struct web_values values;
+    struct web web;
+    struct web_mount mounts[WEB_MAX_MOUNTS];
+    char listen[INET6_ADDRSTRLEN + 16];
+};
+
+/* ---- the address ---------------------------------------------------------------------------- */
+
+static bool web_is_loopback(int family, const void *address)
+{
+    const unsigned char *bytes = address;
+    static const unsigned char one[16] = {[15] = 1};
+
+    return family == AF_INET ? bytes[0] == 127 : memcmp(bytes, one, sizeof(one)) == 0;
+}
+
+/* Parses ADDRESS:PORT, and writes it as nginx takes it. */
+static int web_parse_listen(const char *text, struct web_order *order)
+{
+    const char *colon = strrchr(text, ':'), *host = text;
+    char address[INET6_ADDRSTRLEN + 2];
+    unsigned char bytes[16];
+    size_t length = colon ? (size_t)(colon - text) : 0;
+    int family = AF_INET;
+    char *end;
+    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+
+    if (length >= 2 && text[0] == '[' && colon[-1] == ']') {
+        family = AF_INET6;
+        host = text + 1;
+        length -= 2;
+    }
+    if (length == 0 || length >= sizeof(address) || port == 0 || port > 65535 || colon[1] < '0' ||
+        colon[1] > '9' || *end)
+        return cli_usage_error("--listen '%s': ADDRESS:PORT is needed, as 0.0.0.0:24673 or "
+                               "[::1]:24673",
+                               text);
+    memcpy(address, host, length);
+    address[length] = '\0';
+    if (inet_pton(family, address, bytes) != 1)
+        return cli_usage_error(
+            "--listen '%s': '%s' is no numeric address; one of IPv6 stands in []", text, address);
+    snprintf(order->listen, sizeof(order->listen), family == AF_INET6 ? "[%s]:%lu" : "%s:%lu",
+             address, port);
+    order->web.listen = order->listen;
+    order->web.is_loopback = web_is_loopback(family, bytes);
+    return CLI_OK;
+}
+
+static int web_check_secure(const struct web_order *order)
+{
+    const struct web_values *values = &order->values;
+
+    if (!values->cert != !values->key)
+        return cli_usage_error("--tls-cert and --tls-key belong together");
+    if (values->client_ca && !values->cert)
+        return cli_usage_error("--tls-client-ca needs --tls-cert and --tls-key");
+    if (!order->web.is_loopback && !values->cert && !values->is_insecure)
+        return cli_usage_error(
+            "%s is not this machine's own address: there every client could read "
+            "the stores, and no reader could be sure of the server; give "
+            "--tls-cert and --tls-key, or --insecure",
+            order->listen);
+    return CLI_OK;
+}
+
+/* ---- files and mounts ----------------------------------------------------------------------- */
+
+/* Makes the path of a file absolute. */
+static int web_take_file(const char *option, const char *path, const char **at)
+{
+    char *absolute;
+
+    if (!path)
+        return CLI_OK;
+    absolute = realpath(path, NULL);
+    if (!absolute) {
+        cli_error("%s '%s': %s", option, path, strerror(errno));
+        return CLI_FAILURE;
+    }
+    *at = absolute;
+    if (!strchr(absolute, '$'))
+        return CLI_OK;
+    cli_error("%s '%s': nginx takes a '$' for a variable; give another path", option, absolute);
+    return CLI_FAILURE;
+}
+
+static int web_take_log(const char *path, const char **at)
+{
+    if (path && path[0] != '/')
+        return cli_usage_error("--access-log '%s': an absolute path is needed", path);
+    *at = path;
+    return CLI_OK;
+}
+
+/* Finds the pages of this program: installed, or of the tree that it was built in. */
+static char *web_find_pages(void)
+{
+    static const char *const places[] = {"../share/gmsfs/web", "../web", "../../web"};
+    char program[PATH_MAX], path[PATH_MAX + 32], *found = NULL;
+    ssize_t bytes = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+    program[bytes > 0 ? bytes : 0] = '\0';
+    *(strrchr(program, '/') ? strrchr(program, '/') : program) = '\0';
+    for (size_t i = 0; !found && program[0] && i < sizeof(places) / sizeof(places[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", program, places[i]);
+        found = realpath(path, NULL);
+    }
+    return found;
+}
+
+static int web_take_files(struct web_order *order)
+{
+    const struct web_values *values = &order->values;
+    struct web *web = &order->web;
+    int status = web_take_file("--tls-cert", values->cert, &web->cert);
+
+    if (status == CLI_OK)
+        status = web_take_file("--tls-key", values->key, &web->key);
+    if (status == CLI_OK)
+        status = web_take_file("--tls-client-ca", values->client_ca, &web->client_ca);
+    if (status == CLI_OK)
+        status = web_take_log(values->access_log, &web->access_log);
+    if (status != CLI_OK)
+        return status;
+    web->pages = values->pages ? realpath(values->pages, NULL) : web_find_pages();
+    if (web->pages || !values->pages)
+        return CLI_OK;
+    cli_error("--pages '%s': %s", values->pages, strerror(errno));
+    return CLI_FAILURE;
+}
+
+/* Splits NAME=MOUNT. A path may have a '=', so a name ends before the first '/'. */
+static int web_split(char *operand, struct web_mount *mount)
+{
+    char *equals = strchr(operand, '='), *slash = strchr(operand, '/'), *last;
+    size_t bytes;
+
+    mount->path = operand;
+    if (equals && (!slash || equals < slash)) {
+        *equals = '\0';
+        mount->name = operand;
+        mount->path = equals + 1;
+    } else {
+        bytes = strlen(operand);
+        while (bytes > 1 && operand[bytes - 1] == '/')
+            operand[--bytes] = '\0';
+        last = strrchr(operand, '/');
+        mount->name = last ? last + 1 : operand;
+    }
+    if (web_check_name(mount->name))
+        return CLI_OK;
+    return cli_usage_error("'%s' cannot be a mount's name in addresses: it has 1 to %u letters, "
+                           "digits, '_', '-' and '.', begins with no '.', and is not '" WEB_PAGES
+                           "'; give another, as NAME=%s",
+                           mount->name, WEB_MAX_NAME, mount->path);
+}
+
+/* Finds the mount, and checks that its user may look into it. */
+static int web_take_mount(struct web_mount *mount, const struct web_user *user)
+{
+    const struct mount *found;
+    struct mounts mounts;
+    SCOPED_FREE char *asked = strdup(mount->path);
+    int status = asked ? mounts_open_at(asked, &mounts, &found) : cli_out_of_memory();
+
+    if (status != CLI_OK)
+        return status;
+    mount->path = strdup(found->path);
+    mounts_free(&mounts);
+    return mount->path ? web_check_mount(mount->path, user) : cli_out_of_memory();
+}
+
+static int web_take_operands(struct web_order *order, char **operands, size_t count)
+{
+    struct web_mount *mounts = order->mounts;
+    int status = CLI_OK;
+
+    if (count > WEB_MAX_MOUNTS)
+        return cli_usage_error("at most %u mounts are possible", WEB_MAX_MOUNTS);
+    for (size_t i = 0; status == CLI_OK && i < count; i++) {
+        status = web_split(operands[i], &mounts[i]);
+        for (size_t j = 0; status == CLI_OK && j < i; j++)
+            if (strcmp(mounts[i].name, mounts[j].name) == 0)
+                status =
+                    cli_usage_error("'%s' and '%s' would both be /%s/; give one another name, "
+                                    "as NAME=%s",
+                                    mounts[j].path, mounts[i].path, mounts[i].name, mounts[i].path);
+    }
+    order->web.mounts = mounts;
+    order->web.mount_count = count;
+    return status;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static int web_print(const struct web_order *order)
+{
+    for (size_t i = 0; i < order->web.mount_count; i++)
+        if (order->mounts[i].path[0] != '/')
+            return cli_usage_error("'%s': --print needs an absolute path", order->mounts[i].path);
+    web_write(&order->web, stdout);
+    return CLI_OK;
+}
+
+static int web_serve(struct web_order *order)
+{
+    const struct web *web = &order->web;
+    struct web_user user;
+    int status = web_find_user(order->values.user, &user);
+
+    for (size_t i = 0; status == CLI_OK && i < web->mount_count; i++)
+        status = web_take_mount(&order->mounts[i], &user);
+    if (status != CLI_OK)
+        return status;
+    for (size_t i = 0; i < web->mount_count; i++)
+        ui_line(stdout, "gmsfs web: %s is %s://%s/%s/", web->mounts[i].path,
+                web->cert ? "https" : "http", web->listen, web->mounts[i].name);
+    fflush(stdout);
+    return web_start(web, &user);
+}
+
+static const struct cli_option options[] = {
+    {"--listen", 0, "ADDRESS:PORT", cli_take_text, offsetof(struct web_values, listen),
+     "where it is served (default: " WEB_USUAL_LISTEN ")"},
+    {"--tls-cert", 0, "FILE", cli_take_text, offsetof(struct web_values, cert),
+     "serve HTTPS with this certificate, and its chain"},
+    {"--tls-key", 0, "FILE", cli_take_text, offsetof(struct web_values, key),
+     "key of that certificate"},
+    {"--tls-client-ca", 0, "FILE", cli_take_text, offsetof(struct web_values, client_ca),
+     "serve only clients with a certificate of these authorities"},
+    {"--insecure", 0, NULL, cli_take_flag, offsetof(struct web_values, is_insecure),
+     "serve without TLS also where other machines can ask"},
+    {"--user", 0, "NAME", cli_take_text, offsetof(struct web_values, user),
+     "user that serves, where root starts it (default: " WEB_USUAL_USER ")"},
+    {"--pages", 0, "DIR", cli_take_text, offsetof(struct web_values, pages),
+     "directory of the pages under /" WEB_PAGES "/ (default: those of gmsfs)"},
+    {"--access-log", 0, "FILE", cli_take_text, offsetof(struct web_values, access_log),
+     "file of a line for each request (default: none)"},
+    {"--print", 0, NULL, cli_take_flag, offsetof(struct web_values, is_printed),
+     "print the service for the 'http' block of another nginx, and end"},
+    {0},
+};
+
+static int web_run(int argc, char **argv)
+{
+    static struct web_order order = {
+        .values = {.listen = WEB_USUAL_LISTEN, .user = WEB_USUAL_USER}};
+    int status = cli_parse(argc, argv, &order.values);
+
+    if (status == CLI_OK)
+        status = web_parse_listen(order.values.listen, &order);
+    if (status == CLI_OK)
+        status = web_check_secure(&order);
+    if (status == CLI_OK)
+        status = web_take_operands(&order, argv + optind, (size_t)(argc - optind));
+    if (status == CLI_OK)
+        status = web_take_files(&order);
+    if (status != CLI_OK)
+        return status;
+    return order.values.is_printed ? web_print(&order) : web_serve(&order);
+}
+
+const struct cli_command cmd_web = {
+    .name = "web",
+    .summary = "serve mounts over HTTP, read-only",
+    .usage = usage,
+    .options = options,
+    .column = 28,
+    .ending = ending,
+    .least = 1,
+    .needs = "a MOUNT is needed",
+    .run = web_run,
+};

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* web_start - the user, the private directory, and the exec of nginx */
+#include "cli/web_start.h"
+
+#include "base/child.h"
+#include "base/scope.h"
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOOK_MS 3000
+
+/* ---- the user ------------------------------------------------------------------------------- */
+
+static int web_refuse_user(const char *name)
+{
+    cli_error(
+        "there is no user '%s' for the server; make one ('useradd --system "
+        "--shell /usr/sbin/nologin %s'), name another with --user, or start it as an ordinary "
+        "user",
+        name, name);
+    return CLI_FAILURE;
+}
+
+int web_find_user(const char *name, struct web_user *user)
+{
+    const struct passwd *found;
+    const struct group *group;
+    gid_t groups[2];
+    int count = 2;
+
+    *user = (struct web_user){.uid = geteuid(), .gid = getegid()};
+    if (user->uid != 0)
+        return CLI_OK;
+    found = getpwnam(name);
+    if (!found)
+        return web_refuse_user(name);
+    user->uid = found->pw_uid;
+    user->gid = found->pw_gid;
+    if (user->uid == 0) {
+        cli_error("the user '%s' is root; the server needs one of its own (--user)", name);
+        return CLI_FAILURE;
+    }
+    if (getgrouplist(name, user->gid, groups, &count) < 0 || count > 1) {
+        cli_error("the user '%s' is in other groups than its own, whose files it could serve; name "
+                  "one of its own with --user",
+                  name);
+        return CLI_FAILURE;
+    }
+    group = getgrgid(user->gid);
+    user->name = strdup(name);
+    user->group = group ? strdup(group->gr_name) : NULL;
+    if (!user->name || !user->group)
+        return group ? cli_out_of_memory() : web_refuse_user(name);
+    return CLI_OK;
+}
+
+/* ---- mounts --------------------------------------------------------------------------------- */
+
+struct web_look {
+    const char *path;
+    const struct web_user *user;
+};
+
+/* Writes the errno of a look as that user; runs in a child, which may hang. */
+static void web_look_as_user(const void *context, int to)
+{
+    const struct web_look *look = context;
+    struct stat status;
+    int error = 0;
+
+    if (look->user->name &&
+        (setgroups(0, NULL) != 0 || setgid(look->user->gid) != 0 || setuid(look->user->uid) != 0))
+        error = errno;
+    else if (chdir(look->path) != 0 || stat("device", &status) != 0)
+        error = errno;
+    if (write(to, &error, sizeof(error)) != sizeof(error))
+        _exit(EXIT_FAILURE);
+}
+
+int web_check_mount(const char *path, const struct web_user *user)
+{
+    struct web_look look = {.path = path, .user = user};
+    int error, seen = 0;
+
+    error = child_ask(web_look_as_user, &look, LOOK_MS, &seen);
+    if (error == -ETIMEDOUT)
+        cli_error("warning: '%s' does not answer; it is served once it does", path);
+    else if (error)
+        return cli_error("cannot look into '%s': %s", path, strerror(-error)), CLI_FAILURE;
+    else if (seen == EACCES) {
+        cli_error(
+            "'%s' is closed to the user %s that serves; mount it with -o allow_other, or serve "
+            "it as the user that mounted it",
+            path, user->name ? user->name : "");
+        return CLI_FAILURE;
+    } else if (seen)
+        cli_error("warning: '%s' cannot be read (%s); it is served once it can", path,
+                  strerror(seen));
+    return CLI_OK;
+}
+
+/* ---- nginx ---------------------------------------------------------------------------------- */
+
+/* Returns the path of nginx, which lies beside root's commands; NULL: none. */
+static char *web_find_nginx(void)
+{
+    const char *searched = getenv("PATH");
+    SCOPED_FREE char *places = NULL;
+    char *rest, *place, *path;
+
+    if (asprintf(&places, "%s:/usr/local/sbin:/usr/sbin:/sbin", searched ? searched : "") < 0)
+        return NULL;
+    rest = places;
+    while ((place = strsep(&rest, ":"))) {
+        if (place[0] != '/' || asprintf(&path, "%s/nginx", place) < 0)
+            continue;
+        if (access(path, X_OK) == 0)
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* Makes a directory that only the starting user can look into. free(3) it; NULL after the error. */
+static char *web_make_directory(void)
+{
+    const char *temporary = getenv("TMPDIR");
+    char *path;
+
+    if (!temporary || temporary[0] != '/')
+        temporary = "/tmp";
+    if (asprintf(&path, "%s/gmsfs-web-XXXXXX", temporary) < 0) {
+        cli_out_of_memory();
+        return NULL;
+    }
+    if (mkdtemp(path))
+        return path;
+    cli_error("cannot make a directory for the configuration in '%s': %s", temporary,
+              strerror(errno));
+    free(path);
+    return NULL;
+}
+
+static int web_write_file(const struct web *web, const struct web_process *process,
+                          const char *path)
+{
+    FILE *file = fopen(path, "wxe");
+    int error = file ? 0 : errno;
+
+    if (file) {
+        web_write_all(web, process, file);
+        error = ferror(file) ? EIO : 0;
+        if (fclose(file) != 0)
+            error = errno;
+    }
+    if (error)
+        cli_error("cannot write '%s': %s", path, strerror(error));
+    return error ? CLI_FAILURE : CLI_OK;
+}
+
+/* Starts the process beside nginx, which is this one. */
+static int web_start_beside(const struct web *web, const char *directory, uid_t uid)
+{
+    pid_t nginx = getpid(), pid = fork();
+
+    if (pid < 0) {
+        cli_error("cannot start a process beside nginx: %s", strerror(errno));
+        return CLI_FAILURE;
+    }
+    if (pid == 0)
+        web_stand_beside(web, directory, uid, nginx);
+    return CLI_OK;
+}
+
+int web_start(const struct web *web, const struct web_user *user)
+{
+    struct web_process process = {.user = user->name, .group = user->group};
+    SCOPED_FREE char *nginx = web_find_nginx();
+    SCOPED_FREE char *directory = NULL, *file = NULL;
+
+    if (!nginx) {
+        cli_error("nginx is not here; Debian's package nginx-light has it");
+        return CLI_FAILURE;
+    }
+    directory = web_make_directory();
+    if (!directory)
+        return CLI_FAILURE;
+    process.directory = directory;
+    if (asprintf(&file, "%s/nginx.conf", directory) < 0)
+        return cli_out_of_memory();
+    if (chdir("/") == 0 && web_write_file(web, &process, file) == CLI_OK &&
+        web_start_beside(web, directory, user->uid) == CLI_OK) {
+        execl(nginx, "nginx", "-e", "stderr", "-p", directory, "-c", file, (char *)NULL);
+        cli_error("cannot run '%s': %s", nginx, strerror(errno));
+        return CLI_FAILURE; /* the process beside removes the directory */
+    }
+    unlink(file);
+    rmdir(directory);
+    return CLI_FAILURE;
+}

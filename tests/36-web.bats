@@ -1,0 +1,227 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs web: what nginx sends of a mount, and to which clients.
+#
+# bats file_tags=slow
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+load gmsctl
+load web
+load served
+
+setup() {
+    common_setup
+    # Settings of the machine and of its user are not this test's.
+    export HOME=$T
+    unset http_proxy https_proxy all_proxy no_proxy HTTPS_PROXY ALL_PROXY NO_PROXY
+}
+
+teardown() {
+    served_teardown
+}
+
+# put_file PATH ALLOCATION OFFSET VALUE: an entry of a file; the caller has the writer's lock.
+put_file() {
+    local name="$W/metadata/gmsfs:file:${1//\//%2F}"
+    printf %s "$4" >"$name"
+    setfattr -n user.gmsfs.allocation -v "$2" "$name"
+    setfattr -n user.gmsfs.offset -v "$3" "$name"
+}
+
+# Commits 3 MB as an allocation with odd letters in its name, as a file in a directory, and an entry.
+commit_model() {
+    head -c 3000000 /dev/urandom >"$T/bytes"
+    exec 9<>"$W/lock"
+    cp "$T/bytes" "$W/allocations/a b%2F\"\$c;{é}"
+    put_file 'one/two/m odel.bin' "a b%2F\"\$c;{é}" 100 '{"bytes":2000000}'
+    printf value >"$W/metadata/key"
+    echo 1 >"$W/commit"
+    exec 9>&-
+}
+ALLOCATION='allocations/a%20b%252F%22%24c%3B%7B%C3%A9%7D'
+
+# bats test_tags=quick
+@test "a store's bytes, texts and entries are served, with ranges, and nothing of them may be cached" {
+    start_weights size=64M
+    commit_model
+    serve host="$M"
+    assert_match "$(output_of "$SERVER")" "$M is http://127.0.0.1:$PORT/host/"
+    ask 200 "host/weights/$ALLOCATION"
+    cmp "$T/body" "$T/bytes"
+    has_header 'Cache-Control: no-store'
+    has_header 'Accept-Ranges: bytes'
+    lacks_header ETag
+    lacks_header Last-Modified
+    ask 206 "host/weights/$ALLOCATION" -r 1000000-1999999
+    cmp "$T/body" <(tail -c +1000001 "$T/bytes" | head -c 1000000)
+    has_header 'Content-Range: bytes 1000000-1999999/3000000'
+    ask 206 "host/weights/files/one/two/m%20odel.bin" -r 1999000-
+    cmp "$T/body" <(tail -c +1999101 "$T/bytes" | head -c 1000)
+    ask 416 "host/weights/files/one/two/m%20odel.bin" -r 2000000-
+    ask 200 host/weights/state
+    assert_eq "$(cat "$T/body")" "$(cat "$W/state")"
+    ask 206 host/weights/state -r 1-3
+    ask 200 host/weights/layout
+    cmp "$T/body" "$W/layout"
+    ask 200 host/weights/metadata/key
+    assert_eq "$(cat "$T/body")" value
+    ask 200 host/weights/info
+    jq -e '.bytes == 4194304' "$T/body"
+    ask 200 host/device
+    jq -e '.health == "ok"' "$T/body"
+    ask 200 host/metrics
+    has_header 'Content-Type: text/plain; version=0.0.4; charset=utf-8'
+    grep -q '^gmsfs_store_bytes{store="weights"}' "$T/body"
+    wait_until 2 state_is weights COMMITTED
+    stop_serving
+    wait_until 5 leaves_nothing
+}
+
+leaves_nothing() {
+    ! compgen -G "$T/gmsfs-web-*"
+}
+
+@test "lists of stores, allocations, entries and files are JSON" {
+    start_weights size=64M
+    commit_model
+    mkdir "$M/q wen'"
+    serve host="$M"
+    ask 200 ui/mounts.json
+    assert_eq "$(jq -c . "$T/body")" '["host"]'
+    ask 200 host/
+    assert_eq "$(jq -r '.[] | select(.type == "directory") | .name' "$T/body" | sort | tr '\n' ,)" "q wen',regions,weights,"
+    ask 200 host/weights/allocations/
+    jq -e '.[0].name == "a b%2F\"$c;{é}" and .[0].size == 3000000' "$T/body"
+    ask 200 host/weights/metadata/
+    jq -e 'any(.name == "key" and .size == 5)' "$T/body"
+    ask 200 host/weights/files/one/
+    jq -e '.[0].name == "two" and .[0].type == "directory"' "$T/body"
+    ask 301 host/weights/files
+    ask 302 ''
+    has_header 'Location: /ui/'
+}
+
+@test "what a writer has, or nobody, is 503 and 404" {
+    start_weights size=64M
+    commit_model
+    serve host="$M"
+    hold open "$W/lock" rw
+    ask 503 "host/weights/$ALLOCATION"
+    has_header 'Retry-After: 2'
+    has_header 'Cache-Control: no-store'
+    ask 503 "host/weights/files/one/two/m%20odel.bin"
+    ask 200 host/weights/state
+    assert_eq "$(cat "$T/body")" RW
+    ask 200 host/weights/metadata/key
+    ask 200 host/weights/info
+    ask 404 host/weights/allocations/none
+    ask 404 host/none/state
+    ask 404 none/weights/state
+}
+
+@test "methods that could change something are refused, and cross-site requests and other hosts with them" {
+    local method
+    start_weights size=64M
+    commit_model
+    serve host="$M"
+    for method in POST PUT DELETE PATCH OPTIONS TRACE CONNECT MKCOL MOVE COPY PROPFIND LOCK; do
+        ask 405 host/weights/state -X "$method"
+    done
+    ask 405 host/weights/state -X POST
+    has_header 'Allow: GET, HEAD'
+    ask 200 host/weights/state -I
+    ask 405 host/weights/commit -X PUT -d 1
+    state_is weights COMMITTED
+    ask 421 host/weights/state -H 'Host: evil.example'
+    ask 421 host/weights/state -H 'Host: 127.0.0.1.evil.example'
+    ask 200 host/weights/state -H 'Host: localhost:1234'
+    ask 200 host/weights/state -H 'Host: [::1]'
+    ask 200 host/weights/state -H 'Origin: http://evil.example'
+    lacks_header Access-Control-Allow-Origin
+    has_header "Content-Security-Policy: default-src 'none'; sandbox"
+    has_header 'X-Content-Type-Options: nosniff'
+}
+
+@test "users and processes are shown on this machine alone, and not behind a proxy" {
+    start_weights size=64M
+    serve host="$M"
+    local path
+    for path in host/events host/weights/info host/weights/sessions; do
+        ask 200 "$path"
+        ask 403 "$path" -H 'X-Forwarded-For: 127.0.0.1'
+        ask 403 "$path" -H 'Via: 1.1 proxy'
+        ask 403 "$path" -H 'Forwarded: for=127.0.0.1'
+    done
+    ask 200 host/device -H 'Via: 1.1 proxy'
+}
+
+@test "an address that others reach needs TLS or --insecure, and certificates of clients open the rest" {
+    start_weights size=64M
+    run_logged -2 "$GMSFS" web --listen "0.0.0.0:24673" "$M"
+    assert_match "$output" 'give --tls-cert and --tls-key, or --insecure'
+    SERVE_AT=0.0.0.0
+    serve --insecure host="$M"
+    ask 200 host/weights/state -H 'Host: any.example'
+    ask 403 host/weights/info -H 'Host: any.example' # perhaps a page that leads its name here
+    stop_serving
+    make_certificate server IP:127.0.0.1
+    make_certificate client DNS:client
+    make_certificate other DNS:other
+    SERVE_AT=127.0.0.1 SCHEME=https
+    serve --tls-cert "$T/server.pem" --tls-key "$T/server.key" host="$M"
+    ask 200 host/weights/state --cacert "$T/server.pem"
+    stop_serving
+    SERVE_AT=0.0.0.0
+    serve --tls-cert "$T/server.pem" --tls-key "$T/server.key" \
+        --tls-client-ca "$T/client.pem" host="$M"
+    ask 400 host/weights/state -k
+    ask 400 host/weights/state -k --cert "$T/other.pem" --key "$T/other.key"
+    ask 200 host/weights/state -k --cert "$T/client.pem" --key "$T/client.key"
+    ask 200 host/weights/info -k --cert "$T/client.pem" --key "$T/client.key" -H 'Host: any.example'
+}
+
+@test "wrong orders are refused with the way out" {
+    start_mount size=64M
+    local word text
+    refused() { # STATUS TEXT ARGUMENT...
+        run_logged "-$1" "$GMSFS" web "${@:3}"
+        assert_match "$output" "$2"
+    }
+    refused 2 'a MOUNT is needed'
+    refused 2 'would both be /m0/; give one another name, as NAME=' "$M" "$M"
+    refused 2 "cannot be a mount's name .* as NAME=/x" "ui=/x"
+    refused 2 "cannot be a mount's name" '.x=/x'
+    refused 2 "cannot be a mount's name" '/mnt/a b'
+    for word in 1.2.3.4 localhost:80 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:1x ::1:80 '[::1]' '[127.0.0.1]:80' :80; do
+        refused 2 'ADDRESS:PORT is needed|no numeric address' --listen "$word" x=/x
+    done
+    refused 2 'belong together' --tls-cert /x "$M"
+    refused 2 'needs --tls-cert' --tls-client-ca /x "$M"
+    refused 1 "not a gmsfs mount" --user nobody "$T"
+    refused 1 "No such file" --tls-cert "$T/none" --tls-key "$T/none" "$M"
+    if [[ $EUID -eq 0 ]]; then
+        refused 1 "there is no user 'no-such-user' .*useradd" --user no-such-user "$M"
+        refused 1 "is root" --user root "$M"
+    fi
+}
+
+@test "a mount that its user may not see is refused, and nginx is named where it is missing" {
+    requires user-fuse nginx
+    MOUNT_VIA=("${AS_USER[@]}")
+    start_mount size=64M,no_allow_other
+    run_logged -1 "$GMSFS" web --user daemon "$M"
+    assert_match "$output" 'closed to the user daemon .* allow_other'
+    chmod 1777 "$T"
+    SERVE_VIA=("${AS_USER[@]}")
+    serve host="$M"
+    ask 200 host/device
+    stop_serving
+    run_logged -1 in_mountns 'mount --bind /dev/null "$(command -v nginx || echo /usr/sbin/nginx)" && exec "${@:1}"' \
+        "${AS_USER[@]}" "$GMSFS" web "$M"
+    assert_match "$output" "Debian's package nginx-light"
+    forget_mount "$M"
+    wait_until_any 5 as_user "$GMSFS" umount "$M"
+}

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Mounts served by `gmsfs web`; the server of tests/web.bash is another one, which misbehaves.
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# serve [OPTION...] [NAME=]MOUNT...: sets SERVED, the server's address, PORT, and SERVER, its pid. A test may set SERVE_AT,
+# an address other than 127.0.0.1, the array SERVE_VIA, words before the command, and SCHEME to https.
+SERVER='' SERVE_AT=127.0.0.1 SCHEME=http SERVE_VIA=()
+serve() {
+    local try
+    requires nginx curl python3 || return 1
+    for try in 1 2 3; do
+        PORT=$(free_port)
+        TMPDIR=$T spawn "${SERVE_VIA[@]}" "$GMSFS" web --user nobody --listen "$SERVE_AT:$PORT" "$@"
+        SERVER=$SPAWNED
+        SERVED=$SCHEME://127.0.0.1:$PORT
+        wait_until 10 server_decided && process_lives "$SERVER" && return
+        output_of "$SERVER" | grep -q 'Address already in use' || break
+    done
+    output_of "$SERVER" >&2
+    fail "gmsfs web did not start"
+}
+
+server_decided() {
+    process_gone "$SERVER" || curl -sk --max-time 2 -o /dev/null "$SERVED/"
+    # A certificate that it asks for: the handshake fails, but it is there.
+    [[ $? -eq 0 || $? -eq 56 ]]
+}
+
+# ask CODE PATH [OPTION...]: GETs SERVED/PATH as it is, into $T/body and $T/headers
+ask() {
+    local want=$1 path=$2 code
+    shift 2
+    code=$(curl -sg --path-as-is --max-time $((20 * HANG)) -o "$T/body" -D "$T/headers" -w '%{http_code}' "$@" "$SERVED/$path") ||
+        [[ $want == 000 ]] || fail "no answer to $path"
+    assert_eq "$code" "$want" "answer to $path $*"
+}
+
+has_header() { # LINE: without the end of the line
+    tr -d '\r' <"$T/headers" | grep -qixF "$1" || fail "no header '$1' in: $(cat "$T/headers")"
+}
+
+lacks_header() { # NAME
+    ! grep -qi "^$1:" "$T/headers" || fail "a header $1: $(cat "$T/headers")"
+}
+
+stop_serving() {
+    local server=$SERVER
+    SERVER=''
+    kill "$server"
+    wait_exit "$server" 5
+    assert_eq "$status" 0 "the server's exit status"
+}
+
+# The processes that serve would outlive one that is killed.
+served_teardown() {
+    [[ -z $SERVER ]] || stop_serving || true
+    common_teardown
+}

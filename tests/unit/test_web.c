@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests the configuration of `gmsfs web`, and the rule by which it makes way for writers. */
+#include "tap.h"
+#include "web/web.h"
+
+#include <stdlib.h>
+
+static char *written;
+static size_t written_bytes;
+
+static const char *write_one(const char *name, const char *path, const struct web_process *process)
+{
+    struct web_mount mount = {.name = name, .path = path};
+    struct web web = {
+        .mounts = &mount, .mount_count = 1, .listen = "127.0.0.1:1", .is_loopback = true};
+    FILE *to;
+
+    free(written);
+    written = NULL;
+    to = open_memstream(&written, &written_bytes);
+    require(to != NULL);
+    if (process)
+        web_write_all(&web, process, to);
+    else
+        web_write(&web, to);
+    require(fclose(to) == 0);
+    return written;
+}
+
+static bool has(const char *text)
+{
+    return strstr(written, text) != NULL;
+}
+
+TAP_TEST(odd_letters_of_a_path_are_quoted)
+{
+    write_one("host", "/a b;{}#'\"\\$x", NULL);
+    check(has("        alias \"/a b;{}#'\\\"\\\\${gmsfs_dollar}x/\";\n"));
+    write_one("host", "/", NULL);
+    check(has("        alias \"/\";\n"));
+}
+
+TAP_TEST(a_dot_in_a_name_stands_for_itself)
+{
+    write_one("a.b", "/x", NULL);
+    check(has("    location /a.b/ {\n"));
+    check(has("\"(?s)^/a\\.b/(?:device)\\z\""));
+}
+
+TAP_TEST(files_of_nginx_lie_in_the_private_directory)
+{
+    struct web_process process = {.directory = "/tmp/$a \"b", .user = "u", .group = "g"};
+
+    write_one("host", "/x", &process);
+    check(has("user \"u\" \"g\";\n"));
+    check(has("pid \"/tmp/$a \\\"b/nginx.pid\";\n"));
+    check(has("scgi_temp_path \"/tmp/$a \\\"b/scgi\";\n"));
+    process.user = NULL;
+    write_one("host", "/x", &process);
+    check(!has("user \""));
+}
+
+TAP_TEST(names_of_mounts)
+{
+    static const char *const good[] = {"host", "gpu0", "a.b", "A_b-9", "uix"};
+    static const char *const bad[] = {"",    ".",  "..",  ".a",       "a/b",
+                                      "a b", "ui", "a\n", "\xc3\xa9", "a$"};
+    char longest[WEB_MAX_NAME + 2];
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        check(web_check_name(good[i]));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        check(!web_check_name(bad[i]));
+    memset(longest, 'a', sizeof(longest));
+    longest[WEB_MAX_NAME] = '\0';
+    check(web_check_name(longest));
+    longest[WEB_MAX_NAME] = 'a';
+    longest[WEB_MAX_NAME + 1] = '\0';
+    check(!web_check_name(longest));
+}
+
+#define WAITS "gmsfs_store_oldest_wait_milliseconds"
+
+TAP_TEST(stores_with_waiters_are_found_in_metrics)
+{
+    const char *at = "# HELP " WAITS " x\n" WAITS "{store=\"a\"} 0\n" WAITS
+                     "{store=\"b \\\"\\\\\\n}\"} 5000\n" WAITS "{store=\"c\"} 4999\n" WAITS
+                     "{store=\"d\"} 70000\n" WAITS "{store=\"cut";
+    char name[WEB_STORE_BYTES];
+
+    require(web_next_waiter(&at, 5000, name));
+    check_str(name, "b \"\\\n}");
+    require(web_next_waiter(&at, 5000, name));
+    check_str(name, "d");
+    check(!web_next_waiter(&at, 5000, name));
+}
+
+TAP_TEST(a_name_that_is_too_long_is_cut)
+{
+    char text[1024], name[WEB_STORE_BYTES];
+    const char *at = text;
+    int bytes = snprintf(text, sizeof(text), WAITS "{store=\"");
+
+    memset(text + bytes, 'x', 400);
+    snprintf(text + bytes + 400, sizeof(text) - (size_t)bytes - 400, "\"} 9\n");
+    require(web_next_waiter(&at, 1, name));
+    check_int((int64_t)strlen(name), WEB_STORE_BYTES - 1);
+}
+
+TAP_TEST(a_server_is_in_the_way_of_a_writer_that_waits_for_its_readers)
+{
+    static const char reader[] = "9 RO held 6940 33 nginx 2026-11-28T19:37:48Z 1\n";
+    static const char writer[] = "w4 RW waiting 7655 0 bash 2026-11-28T19:37:49Z 0\n";
+    static const char more[] = "w5 RO waiting 7655 0 bash 2026-11-28T19:37:49Z 0\n";
+    char text[512];
+
+    snprintf(text, sizeof(text), "%s%s", reader, writer);
+    check(web_is_in_the_way(text, 33));
+    check(!web_is_in_the_way(text, 34));
+    check(!web_is_in_the_way(reader, 33));
+    check(!web_is_in_the_way(writer, 33));
+    snprintf(text, sizeof(text), "%s%s", reader, more);
+    check(!web_is_in_the_way(text, 33));
+    snprintf(text, sizeof(text), "9 RO held 6940 33 cp x 1\n%s", writer);
+    check(!web_is_in_the_way(text, 33));
+    check(!web_is_in_the_way("", 33));
+}
