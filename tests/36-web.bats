@@ -225,3 +225,24 @@ leaves_nothing() {
     forget_mount "$M"
     wait_until_any 5 as_user "$GMSFS" umount "$M"
 }
+
+@test "a writer gets its lock within its patience, while 100 slow clients read and ask again" {
+    local begun_ms
+    start_weights size=128M
+    exec 9<>"$W/lock"
+    truncate -s 64M "$W/allocations/a"
+    echo 1 >"$W/commit"
+    exec 9>&-
+    serve host="$M"
+    spawn python3 "$ROOT/tests/tools/slow_readers.py" "$PORT" /host/weights/allocations/a 100 100000
+    wait_until 20 said "$SPAWNED" begun
+    begun_ms=$(now_ms)
+    cli run -w --timeout $((30 * HANG)) "$W" -- true
+    (($(now_ms) - begun_ms < 30000 * SLOW)) || fail "the writer waited for $(($(now_ms) - begun_ms)) ms"
+    echo "the writer waited for $(($(now_ms) - begun_ms)) ms"
+    kill "$SPAWNED"
+    wait_exit "$SPAWNED"
+    output_of "$SPAWNED" | tail -n 1
+    process_lives "$SERVER"
+    ask 200 host/weights/state
+}

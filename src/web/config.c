@@ -82,7 +82,7 @@ static const char rules[] =
     "    sendfile off;\n"
     "    client_header_timeout 10s;\n"
     "    client_body_timeout 5s;\n"
-    "    send_timeout 5s;\n"
+    "    send_timeout 15s;\n"
     "    keepalive_timeout 30s;\n"
     "    lingering_close off;\n"
     "    reset_timedout_connection on;\n"
