@@ -226,6 +226,32 @@ leaves_nothing() {
     wait_until_any 5 as_user "$GMSFS" umount "$M"
 }
 
+# Stores with every odd letter, also with the names of files: each has an allocation and entries.
+make_odd_stores() {
+    local name stores=(files lock state info by-id metadata allocations ctl 'a b' "it's \"q\"" '%41' '%2e%2e' '..a' 'end.' '$x' 'a;{b}'
+        'é' '?x' '#x' $'new\nline' '\back' '*' '.dot' '-d' '<script>')
+    for name in "${stores[@]}"; do
+        mkdir "$M/$name"
+        exec 9<>"$M/$name/lock"
+        printf '%s' "$name" >"$M/$name/allocations/lock"
+        printf 'allocation' >"$M/$name/allocations/a%2F..%2F${name//%/%25}"
+        printf 'value' >"$M/$name/metadata/%2E.%2Flock"
+        echo 1 >"$M/$name/commit"
+        exec 9>&-
+    done
+}
+
+@test "a crawler and an attacker get nothing but what the list has" {
+    start_weights size=128M
+    commit_model
+    make_odd_stores
+    serve host="$M"
+    run_logged -0 timeout $((120 * SLOW)) python3 "$ROOT/tests/tools/crawl_served.py" "$PORT" "$M"
+    assert_match "$output" '[0-9]{4} requests: [0-9]{3} files sent'
+    state_is weights COMMITTED
+    process_lives "$SERVER"
+}
+
 @test "a writer gets its lock within its patience, while 100 slow clients read and ask again" {
     local begun_ms
     start_weights size=128M

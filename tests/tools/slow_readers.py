@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that read one file over HTTP without end, each at a low rate: slow_readers.py PORT PATH COUNT RATE
 
-A reader whose answer ends, or is cut, asks again. Readers come from several addresses of the loopback, 25 from each. Prints
-"begun" when all have the first bytes, and at SIGTERM how many answers were cut, busy (503) and full (429).
+A reader whose answer ends, or is cut, asks again. Readers come from several addresses of the loopback, 25
+from each. Prints "begun" when all have the first bytes, and at SIGTERM how many answers were cut, busy (503)
+and full (429).
 """
 import asyncio
 import collections
@@ -18,8 +19,8 @@ begun: set[int] = set()
 
 
 async def read_answer(number: int) -> None:
-    # Segments of an Ethernet: with those of the loopback the server's buffer takes megabytes, which a slow reader
-    # cannot empty within the time for one write.
+    # Segments of an Ethernet: with those of the loopback the server's buffer takes megabytes, which a slow
+    # reader cannot empty within the time for one write.
     connection = socket.socket()
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1400)
