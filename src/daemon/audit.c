@@ -40,7 +40,7 @@ struct audit {
     size_t queued_bytes;
     int next_fd; /* the descriptor to continue in; -1 if none */
     bool ending, ended;
-    struct audit_numbers numbers;
+    struct audit_numbers *numbers; /* the caller's memory */
     /* used by the thread only */
     struct audit_position *position;
     int fd;
@@ -56,7 +56,7 @@ static void free_line(struct line *line)
 static void drop(struct audit *audit)
 {
     pthread_mutex_lock(&audit->mutex);
-    audit->numbers.dropped++;
+    audit->numbers->dropped++;
     pthread_mutex_unlock(&audit->mutex);
 }
 
@@ -156,7 +156,7 @@ static void write_line(struct audit *audit, const struct line *line)
         log_info("the audit is written again");
     audit->complained = false;
     pthread_mutex_lock(&audit->mutex);
-    audit->numbers.written++;
+    audit->numbers->written++;
     pthread_mutex_unlock(&audit->mutex);
 }
 
@@ -282,7 +282,7 @@ static uint64_t choose_seq(const struct service *service, struct audit_position 
 }
 
 int audit_new(struct service *service, int fd, struct audit_position *position,
-              struct audit **audit)
+              struct audit_numbers *numbers, struct audit **audit)
 {
     struct audit *made = calloc(1, sizeof *made);
     int error;
@@ -293,6 +293,7 @@ int audit_new(struct service *service, int fd, struct audit_position *position,
     }
     made->service = service;
     made->position = position;
+    made->numbers = numbers;
     made->seq = choose_seq(service, position, fd);
     made->fd = fd;
     made->next_fd = -1;
@@ -326,7 +327,7 @@ void audit_reopen(struct audit *audit, int fd)
 struct audit_numbers audit_get_numbers(struct audit *audit)
 {
     pthread_mutex_lock(&audit->mutex);
-    struct audit_numbers numbers = audit->numbers;
+    struct audit_numbers numbers = *audit->numbers;
     pthread_mutex_unlock(&audit->mutex);
     return numbers;
 }

@@ -33,20 +33,22 @@ struct audit_position {
     _Atomic uint64_t after, offset, size;
 };
 
+/* In memory that another build continues: only append fields. */
+struct audit_numbers {
+    uint64_t written, dropped; /* lines */
+};
+
 /* Writes lines to `fd`, which it owns from here, for the events from `position` on; if nothing was
- * ever written, for later events only. `position` stays the caller's. -ENOMEM, -EAGAIN */
+ * ever written, for later events only. `position` stays the caller's, and `numbers`, which it
+ * counts on. -ENOMEM, -EAGAIN */
 int audit_new(struct service *service, int fd, struct audit_position *position,
-              struct audit **audit);
+              struct audit_numbers *numbers, struct audit **audit);
 /* Allows the lines of all events so far to be written: the events are published. NULL is fine. */
 void audit_release(struct audit *audit);
 /* Continues in this descriptor, after the file was renamed or replaced. Takes the descriptor. */
 void audit_reopen(struct audit *audit, int fd);
 /* Writes the remaining lines, in at most a second. NULL is fine. */
 void audit_free(struct audit *audit);
-
-struct audit_numbers {
-    uint64_t written, dropped; /* lines */
-};
 
 struct audit_numbers audit_get_numbers(struct audit *audit);
 

@@ -153,6 +153,11 @@ static struct worker_own *get_own(const struct worker *worker)
     return journal_get_own(worker->journal);
 }
 
+static struct worker_counts *get_counts(const struct worker *worker)
+{
+    return journal_get_counts(worker->journal);
+}
+
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
@@ -214,7 +219,8 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
         worker->keeper_backs = message->value == 1;
         error = serve_fuse(worker, fd);
     } else if (message->type == WIRE_AUDIT && fd >= 0 && !worker->audit) {
-        error = audit_new(worker->service, fd, &get_own(worker)->audit, &worker->audit);
+        error = audit_new(worker->service, fd, &get_own(worker)->audit, &get_counts(worker)->audit,
+                          &worker->audit);
     } else if (message->type == WIRE_AUDIT && fd >= 0) {
         audit_reopen(worker->audit, fd);
     } else if (message->type == WIRE_LISTENER && fd >= 0 && worker->fs) {

@@ -167,8 +167,12 @@ static int host_back(void *context, uint64_t memory, uint32_t *number)
     return worker->keeper_backs ? keep_back(&worker->keep, memory, number) : -EPERM;
 }
 
+_Static_assert(sizeof(struct worker_counts) <= JOURNAL_COUNTS_BYTES, "the journal keeps them");
+
 struct service_host worker_service_host(struct worker *worker)
 {
+    struct worker_counts *counts = journal_get_counts(worker->journal);
+
     return (struct service_host){
         .context = worker,
         .now_ms = host_now_ms,
@@ -188,6 +192,7 @@ struct service_host worker_service_host(struct worker *worker)
         .drop = host_drop,
         .back = host_back,
         .room = &worker->room,
+        .counts = &counts->service,
     };
 }
 

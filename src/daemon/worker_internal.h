@@ -29,6 +29,19 @@ struct worker_own {
     uint64_t former_kills; /* unused: earlier builds kept a count of OOM kills here */
 };
 
+/* Numbers that count on over a worker's end, in the journal's bytes for them, all zeros at first.
+ * One build keeps them for another: each part has a room of its own, and only appends fields. */
+struct worker_counts {
+    union {
+        struct service_counts service;
+        uint8_t service_room[1024];
+    };
+    union {
+        struct audit_numbers audit;
+        uint8_t audit_room[64];
+    };
+};
+
 struct worker_random {
     size_t left; /* number of bytes, from the start, that were not given out yet */
     uint8_t bytes[512];

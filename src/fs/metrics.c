@@ -311,8 +311,7 @@ static void write_tier(FILE *out, const char *name, const struct vmm_info *info,
             (unsigned long long)(total ? info->spill_total_bytes : info->spill_used_bytes));
 }
 
-static void write_moves(FILE *out, const struct vmm_info *info,
-                        const struct service_numbers *numbers)
+static void write_moves(FILE *out, const struct vmm_info *info, const struct service_counts *counts)
 {
     head(out, "gmsfs_tier_total_bytes", "gauge", "Memory by tier.");
     write_tier(out, "gmsfs_tier_total_bytes", info, true);
@@ -321,25 +320,25 @@ static void write_moves(FILE *out, const struct vmm_info *info,
     head(out, "gmsfs_moves_total", "counter", "Changes of stores' places, from tier to tier.");
     for (unsigned from = 0; from < CORE_PLACE_COUNT; from++) {
         for (unsigned to = 0; to < CORE_PLACE_COUNT; to++) {
-            if (numbers->moves[from][to] > 0)
+            if (counts->moves[from][to] > 0)
                 fprintf(out, "gmsfs_moves_total{from=\"%s\",to=\"%s\"} %llu\n",
                         core_place_name((enum core_place)from),
                         core_place_name((enum core_place)to),
-                        (unsigned long long)numbers->moves[from][to]);
+                        (unsigned long long)counts->moves[from][to]);
         }
     }
     single(out, "gmsfs_move_bytes_total", "counter", "Bytes copied between tiers.",
-           numbers->move_bytes);
+           counts->move_bytes);
     head(out, "gmsfs_move_seconds_total", "counter", "Time that copies between tiers took.");
     fprintf(out, "gmsfs_move_seconds_total %llu.%03u\n",
-            (unsigned long long)(numbers->move_ms / 1000), (unsigned)(numbers->move_ms % 1000));
+            (unsigned long long)(counts->move_ms / 1000), (unsigned)(counts->move_ms % 1000));
     head(out, "gmsfs_promote_wait_seconds_total", "counter",
          "Duration of the waits that promotions ended.");
     fprintf(out, "gmsfs_promote_wait_seconds_total %llu.%03u\n",
-            (unsigned long long)(numbers->promote_waits.ms / 1000),
-            (unsigned)(numbers->promote_waits.ms % 1000));
+            (unsigned long long)(counts->promote_waits.ms / 1000),
+            (unsigned)(counts->promote_waits.ms % 1000));
     single(out, "gmsfs_promote_waits_total", "counter", "Number of waits that promotions ended.",
-           numbers->promote_waits.count);
+           counts->promote_waits.count);
 }
 
 static void write_device(FILE *out, const struct fs *fs)
@@ -367,21 +366,22 @@ static void write_device(FILE *out, const struct fs *fs)
            service_count_open_files(fs->service));
     single(out, "gmsfs_transfers_in_flight", "gauge", "Byte transfers on helper threads.",
            numbers.transfers_in_flight);
-    single(out, "gmsfs_transfers_total", "counter", "Byte transfers.", numbers.transfers_total);
-    single(out, "gmsfs_read_bytes_total", "counter", "Bytes read.", numbers.read_bytes);
-    single(out, "gmsfs_written_bytes_total", "counter", "Bytes written.", numbers.written_bytes);
+    single(out, "gmsfs_transfers_total", "counter", "Byte transfers.", numbers.counts.transfers);
+    single(out, "gmsfs_read_bytes_total", "counter", "Bytes read.", numbers.counts.read_bytes);
+    single(out, "gmsfs_written_bytes_total", "counter", "Bytes written.",
+           numbers.counts.written_bytes);
     single(out, "gmsfs_jobs_in_flight", "gauge", "Jobs of all kinds on helper threads.",
            numbers.jobs_in_flight);
     single(out, "gmsfs_allocs_waiting", "gauge", "Requests that wait for memory.",
            numbers.allocs_waiting);
     single(out, "gmsfs_reservations_waiting", "gauge", "Requests for the lock that reserve memory.",
            fs->core->reserving);
-    single(out, "gmsfs_exports_total", "counter", "Tickets given out.", numbers.exports);
+    single(out, "gmsfs_exports_total", "counter", "Tickets given out.", numbers.counts.exports);
     single(out, "gmsfs_tickets_redeemed_total", "counter", "Tickets exchanged for descriptors.",
-           numbers.tickets_redeemed);
+           numbers.counts.tickets_redeemed);
     single(out, "gmsfs_descriptors_unread", "gauge",
            "Descriptors that users were sent and have not read, at most.", fs->unread_count);
-    write_moves(out, &info, &numbers);
+    write_moves(out, &info, &numbers.counts);
     write_audit(out, fs);
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.",
            fs->core->resumes);

@@ -565,6 +565,11 @@ void *journal_get_own(const struct journal *journal)
     return (uint8_t *)journal->head + HEAD_BYTES - JOURNAL_OWN_BYTES;
 }
 
+void *journal_get_counts(const struct journal *journal)
+{
+    return (uint8_t *)journal_get_own(journal) - JOURNAL_COUNTS_BYTES;
+}
+
 struct journal_numbers journal_get_numbers(const struct journal *journal)
 {
     const struct head *head = journal->head;

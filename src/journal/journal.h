@@ -131,6 +131,9 @@ void journal_trim(struct journal *journal);
 /* Bytes for the caller's own use, zero at first, which also outlive the worker. */
 #define JOURNAL_OWN_BYTES 1024u
 void *journal_get_own(const struct journal *journal);
+/* Bytes for numbers that count on over a worker's end, zero at first. */
+#define JOURNAL_COUNTS_BYTES 2560u
+void *journal_get_counts(const struct journal *journal);
 
 struct journal_numbers {
     uint64_t bytes; /* bytes of transactions since the snapshot */

@@ -27,6 +27,7 @@ struct head {
     _Atomic uint64_t tails[2], delivered[2];
     uint64_t from[2], snapshot_bytes[2], snapshot_hash[2];
 };
-_Static_assert(sizeof(struct head) + JOURNAL_OWN_BYTES <= HEAD_BYTES, "its file is one page");
+_Static_assert(sizeof(struct head) + JOURNAL_COUNTS_BYTES + JOURNAL_OWN_BYTES <= HEAD_BYTES,
+               "its file is one page");
 
 #endif

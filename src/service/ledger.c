@@ -164,6 +164,6 @@ int service_add_ticket(struct service *s, struct record *record, uint8_t ticket[
     if (error)
         return error;
     memcpy(ticket, record->bytes16, sizeof record->bytes16);
-    s->numbers.exports++;
+    s->counts->exports++;
     return 0;
 }

@@ -21,7 +21,7 @@ static void count_move(struct service *s, uint64_t store, enum core_place before
 {
     const struct core_store *found = core_find_store(s->core, store);
     if (found && found->places.place != before)
-        s->numbers.moves[before][found->places.place]++;
+        s->counts->moves[before][found->places.place]++;
 }
 
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error)
@@ -65,8 +65,8 @@ static void count_waits(struct service *s, const struct move_op *op, struct serv
     struct service_waits after = get_waits(s, op->store);
     if (op->tier != VMM_TIER_DEVICE || before.count < after.count)
         return;
-    s->numbers.promote_waits.count += before.count - after.count;
-    s->numbers.promote_waits.ms += before.ms > after.ms ? before.ms - after.ms : 0;
+    s->counts->promote_waits.count += before.count - after.count;
+    s->counts->promote_waits.ms += before.ms > after.ms ? before.ms - after.ms : 0;
 }
 
 /* Returns how many pieces the move makes: all, or none. */
@@ -179,8 +179,8 @@ static void finish(struct move_op *op)
     if (!s->moves.all)
         rest(s);
     if (!error && !cancelled) {
-        s->numbers.move_bytes += bytes;
-        s->numbers.move_ms += verifies ? 0 : service_now(s) - began_ms;
+        s->counts->move_bytes += bytes;
+        s->counts->move_ms += verifies ? 0 : service_now(s) - began_ms;
         service_end_backoff(s, BACKOFF_TELL, store);
     }
     if (error == -ENOMEM)

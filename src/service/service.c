@@ -35,6 +35,7 @@ struct service *service_make(struct vmm *vmm, const struct service_options *opti
     s->vmm = vmm;
     s->options = *options;
     s->host = *host;
+    s->counts = host->counts ? host->counts : &s->numbers.counts;
     if (!vmm_tells_holders(vmm))
         s->host.back = NULL; /* mappings of a registered file could not be charged */
     s->next_memory = 1;
@@ -153,6 +154,7 @@ void service_on_idle(struct service *s)
 void service_get_numbers(const struct service *s, struct service_numbers *numbers)
 {
     *numbers = s->numbers;
+    numbers->counts = *s->counts;
 }
 
 uint64_t service_count_open_files(const struct service *s)

@@ -115,14 +115,21 @@ struct service_waits {
     uint64_t count, ms; /* how many waits, and their total time */
 };
 
-struct service_numbers {
-    uint64_t transfers_in_flight, transfers_total, read_bytes, written_bytes;
-    uint64_t jobs_in_flight, allocs_waiting, exports, tickets_redeemed;
-    uint64_t freeing_bytes; /* being freed */
-    uint64_t mapped_bytes;  /* of memory that no store has, and that processes still map */
+/* Numbers that only grow, from the mount's begin to its end: in memory that outlives the worker and
+ * that another build continues. Only append fields. */
+struct service_counts {
+    uint64_t transfers, read_bytes, written_bytes;
+    uint64_t exports, tickets_redeemed;
     uint64_t moves[CORE_PLACE_COUNT][CORE_PLACE_COUNT]; /* from, to */
     uint64_t move_bytes, move_ms;                       /* of moves that copied */
     struct service_waits promote_waits; /* for a lock, until the end of a promotion */
+};
+
+struct service_numbers {
+    uint64_t transfers_in_flight, jobs_in_flight, allocs_waiting;
+    uint64_t freeing_bytes; /* being freed */
+    uint64_t mapped_bytes;  /* of memory that no store has, and that processes still map */
+    struct service_counts counts;
 };
 
 void service_get_numbers(const struct service *s, struct service_numbers *numbers);

@@ -30,7 +30,8 @@ struct service {
     struct service_options options;
     struct service_host host;
     struct service_observer *observers;
-    struct service_numbers numbers;
+    struct service_numbers numbers; /* counts: only if the host keeps none */
+    struct service_counts *counts;
     uint64_t changes; /* records applied so far */
     uint64_t next_memory;
     bool ending; /* set by service_stop: effects are dropped, and there are no helpers */

@@ -164,8 +164,8 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
     else
         piece->new_serial = 0;
     if (!error && op->kind == SPOOL_WRITE) {
-        s->numbers.transfers_total++;
-        s->numbers.written_bytes += op->bytes;
+        s->counts->transfers++;
+        s->counts->written_bytes += op->bytes;
     }
     piece->queue = NULL;
     piece->exclusive = false;

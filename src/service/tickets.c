@@ -206,7 +206,7 @@ int service_redeem(struct service *s, const uint8_t ticket[16], const struct ser
         .region = outcome.ticket.region,
         .writable = outcome.ticket.writable,
     };
-    s->numbers.tickets_redeemed++;
+    s->counts->tickets_redeemed++;
     return 0;
 }
 
@@ -341,6 +341,6 @@ int service_lend_descriptor(struct service *s, uint64_t file, uint64_t slot,
     describe(scope.layout, allocation, descriptor);
     error = lend(s, piece, scope.file->uid, writable, descriptor);
     if (!error)
-        s->numbers.exports++;
+        s->counts->exports++;
     return error;
 }

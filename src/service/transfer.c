@@ -43,8 +43,8 @@ static void answer_loan(struct service *s, struct service_request *request, stru
         answer.rest = loan->parts[1].at;
         answer.rest_bytes = loan->parts[1].bytes;
     }
-    s->numbers.transfers_total++;
-    s->numbers.read_bytes += answer.bytes + answer.rest_bytes;
+    s->counts->transfers++;
+    s->counts->read_bytes += answer.bytes + answer.rest_bytes;
     service_answer(request, 0, &answer);
     vmm_end_loan(s->vmm, loan);
 }
@@ -59,9 +59,9 @@ static void end_transfer(struct service *s, struct task *task)
     if (!error && !t->wanted.from) {
         answer_loan(s, t->request, &t->loan);
     } else {
-        s->numbers.transfers_total++;
+        s->counts->transfers++;
         if (!error)
-            s->numbers.written_bytes += t->wanted.span.bytes;
+            s->counts->written_bytes += t->wanted.span.bytes;
         if (error == -EIO && !t->wanted.from)
             service_spare_failed(s, t->wanted.store, t->wanted.piece, error);
         service_answer(t->request, error, &written);

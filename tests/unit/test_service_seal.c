@@ -299,7 +299,7 @@ TAP_TEST(a_descriptor_of_committed_memory_that_is_lent_for_writing_ends_the_roll
     check_int(lend(&writer, process_of(&other)), 0);
     check(core_find_session(service_get_core(service), writer.session)->touched);
     service_get_numbers(service, &numbers);
-    check_int(numbers.exports, 2);
+    check_int(numbers.counts.exports, 2);
     service_end();
 }
 

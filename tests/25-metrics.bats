@@ -1,0 +1,27 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# `metrics`: numbers that go on over a worker's death.
+
+load helpers
+load gmsctl
+
+metric() { # SAMPLE: its value
+    sed -n "s/^gmsfs_$1 //p" "$M/metrics"
+}
+
+@test "counters go on when a worker is replaced" {
+    start_mount size=16M,audit="$T/audit"
+    W=$M/weights
+    commit_store
+    cat "$W/allocations/"* >/dev/null
+    local counters='^gmsfs_(transfers|read_bytes|exports|tickets_redeemed|audit_lines)_total '
+    wait_until 5 bash -c "(( \$(sed -n 's/^gmsfs_audit_lines_total //p' '$M/metrics') > 2 ))"
+    grep -E "$counters" "$M/metrics" >"$T/before"
+    (($(metric read_bytes_total) > 0))
+    kill_worker
+    wait_until 5 bash -c "(( \$(sed -n 's/^gmsfs_audit_lines_total //p' '$M/metrics') > \
+        $(sed -n 's/^gmsfs_audit_lines_total //p' "$T/before") ))" # `recovered` has a line too
+    assert_eq "$(grep -E "$counters" "$M/metrics" | grep -v audit)" "$(grep -v audit "$T/before")"
+    assert_eq "$(metric recoveries_total)" 1
+}
