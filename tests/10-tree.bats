@@ -195,7 +195,7 @@ mode_of() {
         /^# TYPE [a-z_]+ (counter|gauge)$/ {
             if (!($3 in help)) bad("TYPE without HELP")
             type[$3] = $4; current = $3
-            if ($4 == "counter" && $3 !~ /(_total|_generation)$/) bad("a counter without _total")
+            if ($4 == "counter" && $3 !~ /_total$/) bad("a counter without _total")
             next
         }
         /^[a-z_]+(\{[a-z_]+="([^"\\]|\\["\\n])*"(,[a-z_]+="([^"\\]|\\["\\n])*")*\})? [0-9]+(\.[0-9]+)?$/ {

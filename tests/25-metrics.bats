@@ -1,13 +1,22 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# `metrics`: numbers that go on over a worker's death.
+# `metrics`: Prometheus' conventions, and numbers that go on over a worker's death.
 
 load helpers
 load gmsctl
 
 metric() { # SAMPLE: its value
     sed -n "s/^gmsfs_$1 //p" "$M/metrics"
+}
+
+@test "promtool has nothing against the names, units and labels" {
+    requires promtool
+    start_mount size=16M,audit="$T/audit",host_size=16M
+    ctl mkdir "$M/odd \"name\\"
+    ctl mkdir "$M/two"$'\n'"lines"
+    run_logged -0 promtool check metrics <"$M/metrics"
+    assert_eq "$output" ''
 }
 
 @test "counters go on when a worker is replaced" {

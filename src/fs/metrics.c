@@ -31,12 +31,30 @@ static void label(FILE *out, const char *text)
     }
 }
 
-static void sample(FILE *out, const char *name, const struct core_store *store, const char *more,
-                   uint64_t value)
+static void begin_sample(FILE *out, const char *name, const struct core_store *store)
 {
     fprintf(out, "%s{store=\"", name);
     label(out, store->name);
+}
+
+static void sample(FILE *out, const char *name, const struct core_store *store, const char *more,
+                   uint64_t value)
+{
+    begin_sample(out, name, store);
     fprintf(out, "\"%s} %llu\n", more, (unsigned long long)value);
+}
+
+/* Writes microseconds as seconds. */
+static void seconds(FILE *out, uint64_t us)
+{
+    fprintf(out, "%llu.%06u\n", (unsigned long long)(us / 1000000), (unsigned)(us % 1000000));
+}
+
+static void sample_ms(FILE *out, const char *name, const struct core_store *store, uint64_t ms)
+{
+    begin_sample(out, name, store);
+    fputs("\"} ", out);
+    seconds(out, ms * 1000);
 }
 
 enum store_metric {
@@ -70,14 +88,14 @@ static const struct {
     [METRIC_BYTES] = {"gmsfs_store_bytes", "gauge", "Memory of the store's allocations."},
     [METRIC_ALLOCATIONS] = {"gmsfs_store_allocations", "gauge", "Allocations in the layout."},
     [METRIC_ENTRIES] = {"gmsfs_store_entries", "gauge", "Metadata entries in the layout."},
-    [METRIC_GENERATION] = {"gmsfs_store_generation", "counter", "Counts the commits of the store."},
+    [METRIC_GENERATION] = {"gmsfs_store_generation", "gauge", "Number of the store's last commit."},
     [METRIC_SUSPECT] = {"gmsfs_store_suspect", "gauge",
                         "1 if the store's memory may be damaged: it takes no new readers."},
     [METRIC_DRAINING] = {"gmsfs_store_draining", "gauge",
                          "1 while the store is drained: it admits no session."},
     [METRIC_READERS] = {"gmsfs_store_readers", "gauge", "Sessions that hold the lock as readers."},
     [METRIC_WAITERS] = {"gmsfs_store_waiters", "gauge", "Requests that wait for the lock."},
-    [METRIC_OLDEST_WAIT] = {"gmsfs_store_oldest_wait_milliseconds", "gauge",
+    [METRIC_OLDEST_WAIT] = {"gmsfs_store_oldest_wait_seconds", "gauge",
                             "Age of the oldest request that waits for the lock."},
     [METRIC_GRANTS] = {"gmsfs_store_grants_total", "counter", "Grants of the lock by mode."},
     [METRIC_COMMITS] = {"gmsfs_store_commits_total", "counter", "Commits."},
@@ -191,7 +209,7 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
         sample(out, name, store, "", count_waiters(&store->lock));
         break;
     case METRIC_OLDEST_WAIT:
-        sample(out, name, store, "", find_oldest_wait(core, &store->lock));
+        sample_ms(out, name, store, find_oldest_wait(core, &store->lock));
         break;
     case METRIC_GRANTS:
         sample(out, name, store, ",mode=\"RW\"", store->grants_rw);
@@ -330,13 +348,12 @@ static void write_moves(FILE *out, const struct vmm_info *info, const struct ser
     single(out, "gmsfs_move_bytes_total", "counter", "Bytes copied between tiers.",
            counts->move_bytes);
     head(out, "gmsfs_move_seconds_total", "counter", "Time that copies between tiers took.");
-    fprintf(out, "gmsfs_move_seconds_total %llu.%03u\n",
-            (unsigned long long)(counts->move_ms / 1000), (unsigned)(counts->move_ms % 1000));
+    fputs("gmsfs_move_seconds_total ", out);
+    seconds(out, counts->move_ms * 1000);
     head(out, "gmsfs_promote_wait_seconds_total", "counter",
          "Duration of the waits that promotions ended.");
-    fprintf(out, "gmsfs_promote_wait_seconds_total %llu.%03u\n",
-            (unsigned long long)(counts->promote_waits.ms / 1000),
-            (unsigned)(counts->promote_waits.ms % 1000));
+    fputs("gmsfs_promote_wait_seconds_total ", out);
+    seconds(out, counts->promote_waits.ms * 1000);
     single(out, "gmsfs_promote_waits_total", "counter", "Number of waits that promotions ended.",
            counts->promote_waits.count);
 }
@@ -387,9 +404,8 @@ static void write_device(FILE *out, const struct fs *fs)
            fs->core->resumes);
     head(out, "gmsfs_last_recovery_seconds", "gauge",
          "Duration of the last recovery; 0 if there was none.");
-    const uint64_t took_us = fs->options.ledger->recovery.took_us;
-    fprintf(out, "gmsfs_last_recovery_seconds %llu.%06u\n", (unsigned long long)(took_us / 1000000),
-            (unsigned)(took_us % 1000000));
+    fputs("gmsfs_last_recovery_seconds ", out);
+    seconds(out, fs->options.ledger->recovery.took_us);
 }
 
 int fs_text_metrics(const struct fs *fs, struct fs_text *text)
