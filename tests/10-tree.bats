@@ -192,7 +192,7 @@ mode_of() {
     run_logged -0 awk '
         function bad(why) { print FNR ": " why ": " $0; failed = 1 }
         /^# HELP [a-z_]+ .+$/ { help[$3]++; if (help[$3] > 1) bad("HELP twice"); next }
-        /^# TYPE [a-z_]+ (counter|gauge)$/ {
+        /^# TYPE [a-z_]+ (counter|gauge|histogram)$/ {
             if (!($3 in help)) bad("TYPE without HELP")
             type[$3] = $4; current = $3
             if ($4 == "counter" && $3 !~ /_total$/) bad("a counter without _total")
@@ -200,6 +200,7 @@ mode_of() {
         }
         /^[a-z_]+(\{[a-z_]+="([^"\\]|\\["\\n])*"(,[a-z_]+="([^"\\]|\\["\\n])*")*\})? [0-9]+(\.[0-9]+)?$/ {
             name = $0; sub(/[{ ].*/, "", name)
+            if (type[current] == "histogram") sub(/_(bucket|sum|count)$/, "", name)
             if (name != current) bad("a sample outside its family")
             sub(/ [^ ]*$/, ""); if (seen[$0]++) bad("a sample twice")
             samples++

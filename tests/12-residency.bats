@@ -352,6 +352,7 @@ layout_of() {
     wait_until 10 granted "$WAITER"
     assert_eq "$(value promote_waits_total)" 2
     [[ $(value promote_wait_seconds_total) != 0.* ]]
+    assert_eq "$(value promotion_seconds_count)" 2
 }
 
 # bats test_tags=slow

@@ -19,6 +19,29 @@ metric() { # SAMPLE: its value
     assert_eq "$output" ''
 }
 
+@test "waits for the lock are counted by their length, and so are recoveries" {
+    start_mount size=16M
+    W=$M/weights
+    commit_store
+    assert_eq "$(metric 'lock_wait_seconds_bucket{mode="RW",le="1e-05"}')" 1
+    assert_eq "$(metric 'lock_wait_seconds_sum{mode="RW"}')" 0.000000
+    hold open "$W/lock" r
+    spawn "$GMSCTL" open "$W/lock" rw
+    local writer=$SPAWNED
+    wait_for_waiters weights 1
+    kill_worker # the wait goes on
+    wait_for_waiters weights 1
+    sleep 0.2
+    let_go "$HOLDER"
+    wait_exit "$writer"
+    assert_eq "$(metric 'lock_wait_seconds_bucket{mode="RW",le="0.1"}')" 1
+    assert_eq "$(metric 'lock_wait_seconds_bucket{mode="RW",le="+Inf"}')" 2
+    assert_eq "$(metric 'lock_wait_seconds_count{mode="RW"}')" 2
+    assert_eq "$(metric 'lock_wait_seconds_count{mode="RO"}')" 1
+    assert_eq "$(metric recovery_seconds_count)" 1
+    assert_eq "$(metric recovery_seconds_sum)" "$(metric last_recovery_seconds)"
+}
+
 @test "counters go on when a worker is replaced" {
     start_mount size=16M,audit="$T/audit"
     W=$M/weights

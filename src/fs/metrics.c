@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void head(FILE *out, const char *name, const char *type, const char *help)
 {
@@ -17,6 +18,35 @@ static void single(FILE *out, const char *name, const char *type, const char *he
 {
     head(out, name, type, help);
     fprintf(out, "%s %llu\n", name, (unsigned long long)value);
+}
+
+/* Writes microseconds as seconds. */
+static void seconds(FILE *out, uint64_t us)
+{
+    fprintf(out, "%llu.%06u\n", (unsigned long long)(us / 1000000), (unsigned)(us % 1000000));
+}
+
+/* labels: "" or pairs that end with a comma. */
+static void write_histogram(FILE *out, const char *name, const char *labels,
+                            const struct histogram *histogram)
+{
+    int bytes = (int)strlen(labels);
+    uint64_t count = 0;
+    for (size_t i = 0; i <= HISTOGRAM_BOUNDS; i++) {
+        count += histogram->counts[i];
+        fprintf(out, "%s_bucket{%sle=\"", name, labels);
+        if (i < HISTOGRAM_BOUNDS)
+            fprintf(out, "%g\"} %llu\n", (double)histogram_bounds_us[i] / 1e6,
+                    (unsigned long long)count);
+        else
+            fprintf(out, "+Inf\"} %llu\n", (unsigned long long)count);
+    }
+    const char *open = bytes ? "{" : "", *close = bytes ? "}" : "";
+    bytes -= bytes > 0; /* without the comma */
+    fprintf(out, "%s_sum%s%.*s%s ", name, open, bytes, labels, close);
+    seconds(out, histogram->sum_us);
+    fprintf(out, "%s_count%s%.*s%s %llu\n", name, open, bytes, labels, close,
+            (unsigned long long)count);
 }
 
 static void label(FILE *out, const char *text)
@@ -42,12 +72,6 @@ static void sample(FILE *out, const char *name, const struct core_store *store, 
 {
     begin_sample(out, name, store);
     fprintf(out, "\"%s} %llu\n", more, (unsigned long long)value);
-}
-
-/* Writes microseconds as seconds. */
-static void seconds(FILE *out, uint64_t us)
-{
-    fprintf(out, "%llu.%06u\n", (unsigned long long)(us / 1000000), (unsigned)(us % 1000000));
 }
 
 static void sample_ms(FILE *out, const char *name, const struct core_store *store, uint64_t ms)
@@ -358,6 +382,21 @@ static void write_moves(FILE *out, const struct vmm_info *info, const struct ser
            counts->promote_waits.count);
 }
 
+static void write_waits(FILE *out, const struct service_counts *counts)
+{
+    const char *name = "gmsfs_lock_wait_seconds";
+    head(out, name, "histogram",
+         "Time from the first request for a store's lock to its grant; 0 if it was free.");
+    write_histogram(out, name, "mode=\"RW\",", &counts->write_waits);
+    write_histogram(out, name, "mode=\"RO\",", &counts->read_waits);
+    name = "gmsfs_promotion_seconds";
+    head(out, name, "histogram", "Duration of the copies to the device.");
+    write_histogram(out, name, "", &counts->promotions);
+    name = "gmsfs_recovery_seconds";
+    head(out, name, "histogram", "Time from a worker's end until the next one served all again.");
+    write_histogram(out, name, "", &counts->recoveries);
+}
+
 static void write_device(FILE *out, const struct fs *fs)
 {
     struct vmm_info info;
@@ -399,6 +438,7 @@ static void write_device(FILE *out, const struct fs *fs)
     single(out, "gmsfs_descriptors_unread", "gauge",
            "Descriptors that users were sent and have not read, at most.", fs->unread_count);
     write_moves(out, &info, &numbers.counts);
+    write_waits(out, &numbers.counts);
     write_audit(out, fs);
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.",
            fs->core->resumes);

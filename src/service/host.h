@@ -78,7 +78,7 @@ struct service_host {
      * maps it for openers that are answered with *number. -EPERM: it cannot be, ever; another
      * negative errno: not now. `drop` ends the registration. NULL: none can. */
     int (*back)(void *context, uint64_t memory, uint32_t *number);
-    struct room *room; /* limit on the growth of the daemon's own memory; NULL: none */
+    struct room *room;             /* limit on the growth of the daemon's own memory; NULL: none */
     struct service_counts *counts; /* counted on from where they are; NULL: from 0 */
 };
 

@@ -69,6 +69,14 @@ static void count_waits(struct service *s, const struct move_op *op, struct serv
     s->counts->promote_waits.ms += before.ms > after.ms ? before.ms - after.ms : 0;
 }
 
+static void count_copy(struct service *s, enum core_place to, uint64_t bytes, uint64_t ms)
+{
+    s->counts->move_bytes += bytes;
+    s->counts->move_ms += ms;
+    if (to == CORE_PLACE_DEVICE)
+        histogram_add(&s->counts->promotions, ms * 1000);
+}
+
 /* Returns how many pieces the move makes: all, or none. */
 static uint32_t count_made(const struct move_op *op)
 {
@@ -163,7 +171,7 @@ static void finish(struct move_op *op)
     struct service *s = op->service;
     uint64_t store = op->store, id = op->id, began_ms = op->began_ms;
     bool cancelled = op->state == MOVE_CANCELLED, verifies = move_op_verifies(op);
-    uint64_t bytes = verifies ? 0 : op->all_bytes;
+    uint64_t bytes = op->all_bytes;
     enum core_place op_to = op->to;
     int error = op->error;
     move_op_go(op, MOVE_ENDS);
@@ -179,8 +187,8 @@ static void finish(struct move_op *op)
     if (!s->moves.all)
         rest(s);
     if (!error && !cancelled) {
-        s->counts->move_bytes += bytes;
-        s->counts->move_ms += verifies ? 0 : service_now(s) - began_ms;
+        if (!verifies)
+            count_copy(s, op_to, bytes, service_now(s) - began_ms);
         service_end_backoff(s, BACKOFF_TELL, store);
     }
     if (error == -ENOMEM)

@@ -11,6 +11,7 @@ struct parked {  /* a request that waits behind a waiter of the core */
     uint64_t id; /* the waiter */
     struct service_request *request;
     struct deadline deadline; /* of the request's wait */
+    uint64_t since_wall_ms;   /* when the waiter first asked, perhaps by an earlier request */
     bool acquire, grouped;
     struct core_process watched; /* of an ACQUIRE: the process that it has watched; pid 0: none */
     bool truncate;               /* O_TRUNC of the open, done at the grant */

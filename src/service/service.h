@@ -23,6 +23,7 @@
 #ifndef GMSFS_SERVICE_SERVICE_H
 #define GMSFS_SERVICE_SERVICE_H
 
+#include "base/histogram.h"
 #include "core/core.h"
 #include "vmm/vmm.h"
 
@@ -122,7 +123,10 @@ struct service_counts {
     uint64_t exports, tickets_redeemed;
     uint64_t moves[CORE_PLACE_COUNT][CORE_PLACE_COUNT]; /* from, to */
     uint64_t move_bytes, move_ms;                       /* of moves that copied */
-    struct service_waits promote_waits; /* for a lock, until the end of a promotion */
+    struct service_waits promote_waits;       /* for a lock, until the end of a promotion */
+    struct histogram write_waits, read_waits; /* for a lock, until its grant */
+    struct histogram promotions;              /* that copied, from the move's begin to its end */
+    struct histogram recoveries;              /* from a worker's end until all is served again */
 };
 
 struct service_numbers {

@@ -67,6 +67,7 @@ static void expire(struct service *s, struct deadline *deadline)
 static int park(struct service *s, struct parked *parked, uint64_t waiter)
 {
     parked->id = waiter;
+    parked->since_wall_ms = core_find_waiter(s->core, waiter)->since_wall_ms;
     int error = idvec_insert(&s->parked, parked);
     if (error)
         return error;
@@ -75,6 +76,13 @@ static int park(struct service *s, struct parked *parked, uint64_t waiter)
     deadline_set(s, &parked->deadline,
                  service_deadline_ms(service_now(s), service_wait_max_ms(parked->request)));
     return 0;
+}
+
+static void count_wait(struct service *s, enum lock_mode mode, uint64_t waited_ms)
+{
+    struct service_counts *counts = s->counts;
+    histogram_add(mode == LOCK_MODE_RO ? &counts->read_waits : &counts->write_waits,
+                  waited_ms * 1000);
 }
 
 bool service_ask(struct service *s, struct record *record, const struct parked *how,
@@ -86,6 +94,8 @@ bool service_ask(struct service *s, struct record *record, const struct parked *
                     : -ENOMEM;
     if (!*error)
         *error = service_apply_record(s, record, outcome);
+    if (!*error && outcome->session)
+        count_wait(s, outcome->mode, 0);
     if (!*error && outcome->waiter) {
         waiter = outcome->waiter;
         *error = park(s, parked, waiter);
@@ -122,7 +132,10 @@ void service_on_granted(struct service *s, const struct effect *effect)
     struct service_request *request = parked->request;
     struct service_answer answer = {0};
     int error = 0;
+    uint64_t now_ms = s->host.wall_ms(s->host.context);
     service_fill_granted(s, effect->file, effect->session, &answer);
+    if (answer.mode != LOCK_MODE_NONE)
+        count_wait(s, answer.mode, number_subtract(now_ms, parked->since_wall_ms));
     if (parked->acquire)
         service_check_owner(s, effect->session);
     const struct core_file *file = core_find_file(s->core, effect->file);
