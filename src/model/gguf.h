@@ -16,6 +16,7 @@
 
 #include "base/failure.h"
 #include "model/safetensors.h"
+#include "tensor/form.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@
 
 #define GGUF_MAGIC             "GGUF"
 #define GGUF_KEY_PREFIX        "gguf:"
-#define GGUF_ENTRY             "__gguf__"
+#define GGUF_ENTRY             TENSOR_GGUF_KEY
 #define GGUF_MAX_DIMENSIONS    4u
 #define GGUF_MAX_HEADER_BYTES  SAFETENSORS_MAX_HEADER_BYTES
 #define GGUF_DEFAULT_ALIGNMENT 32u

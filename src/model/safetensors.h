@@ -18,43 +18,15 @@
 
 #include "base/failure.h"
 #include "source/source.h"
+#include "tensor/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The reference implementation's bound for a header; also applied to index.json. */
-#define SAFETENSORS_MAX_HEADER_BYTES 100000000u
-#define SAFETENSORS_MAX_FILES        65536u
-#define SAFETENSORS_MAX_DIMENSIONS   64u
-#define SAFETENSORS_GGML_BYTES       32u /* of the name of a ggml type */
-#define SAFETENSORS_METADATA_KEY     "__metadata__"
-
-enum safetensors_dtype {
-    SAFETENSORS_BOOL,
-    SAFETENSORS_U8,
-    SAFETENSORS_I8,
-    SAFETENSORS_U16,
-    SAFETENSORS_I16,
-    SAFETENSORS_U32,
-    SAFETENSORS_I32,
-    SAFETENSORS_U64,
-    SAFETENSORS_I64,
-    SAFETENSORS_F16,
-    SAFETENSORS_BF16,
-    SAFETENSORS_F32,
-    SAFETENSORS_F64,
-    SAFETENSORS_C64,
-    SAFETENSORS_F8_E4M3,
-    SAFETENSORS_F8_E5M2,
-    SAFETENSORS_F8_E8M0,
-    SAFETENSORS_F8_E4M3FNUZ,
-    SAFETENSORS_F8_E5M2FNUZ,
-    SAFETENSORS_F4,
-    SAFETENSORS_F6_E2M3,
-    SAFETENSORS_F6_E3M2,
-    SAFETENSORS_DTYPES,
-};
+/* SAFETENSORS_MAX_HEADER_BYTES is also applied to index.json. */
+#define SAFETENSORS_MAX_FILES  65536u
+#define SAFETENSORS_GGML_BYTES 32u /* of the name of a ggml type */
 
 struct model_file {
     const char *path; /* as messages show it; of the source */
@@ -118,23 +90,6 @@ void safetensors_close(struct model *model);
 
 /* Returns the tensor of that name, or NULL. */
 const struct model_tensor *safetensors_find(const struct model *model, const char *name);
-
-/* Return the name in the file ("BF16") and torch's ("torch.bfloat16"); constant strings. */
-const char *safetensors_dtype_name(enum safetensors_dtype dtype);
-const char *safetensors_torch_name(enum safetensors_dtype dtype);
-
-/* Finds the dtype of that name in a file, or -EINVAL. */
-int safetensors_dtype_parse(const char *name, enum safetensors_dtype *dtype);
-
-/*
- * Computes the size of a tensor. -EOVERFLOW if it does not fit in 63 bits (or its strides would
- * not), -EDOM if a sub-byte dtype leaves a part of a byte over.
- */
-int safetensors_size(enum safetensors_dtype dtype, const uint64_t *shape, uint32_t ndim,
-                     uint64_t *size_bytes);
-
-/* Computes row-major strides in elements, as torch does: a dimension of 0 counts as 1. */
-void safetensors_stride(const uint64_t *shape, uint32_t ndim, uint64_t *stride);
 
 /*
  * Computes torch's shape. It differs for the sub-byte dtypes alone: torch counts those in whole
