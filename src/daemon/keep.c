@@ -120,6 +120,14 @@ void keep_drop(struct keep *keep, const uint64_t *memories, size_t count)
     }
 }
 
+int keep_end_back(struct keep *keep, uint64_t memory)
+{
+    struct wire_batch batch = {.head = {.type = WIRE_BACK, .value = 1},
+                               .memories = {{.id = memory, .bytes = WIRE_BACK_ENDS}}};
+
+    return ask(keep, &batch, NULL);
+}
+
 int keep_back(struct keep *keep, uint64_t memory, uint32_t *number)
 {
     struct wire_batch batch = {.head = {.type = WIRE_BACK, .value = 1},

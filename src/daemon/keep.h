@@ -36,8 +36,9 @@ bool keep_drop_ahead(struct keep *keep, uint64_t memory);
 /* Makes the keeper drop all of these; numbers that it does not hold are ignored. */
 void keep_drop(struct keep *keep, const uint64_t *memories, size_t count);
 /* Has the keeper register this memory's file with the kernel. -EPERM: its bytes are not final, or
- * the keeper may not; another negative errno of the kernel. keep_drop ends
- * the registration. */
+ * the keeper may not; another negative errno of the kernel. keep_end_back
+ * and keep_drop end the registration. */
 int keep_back(struct keep *keep, uint64_t memory, uint32_t *number);
+int keep_end_back(struct keep *keep, uint64_t memory);
 
 #endif

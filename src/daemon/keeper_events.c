@@ -355,14 +355,17 @@ static int keep_batch(struct keeper *keeper, const struct wire_batch *batch, con
     return error;
 }
 
-/* Registers the file that this keeper holds itself, by a read-only descriptor. */
-static int back(struct keeper *keeper, uint64_t memory, uint64_t *number)
+/* Registers the file that this keeper holds itself, by a read-only descriptor, or ends that. */
+static int back(struct keeper *keeper, const struct wire_memory *memory, uint64_t *number)
 {
-    int fd = holdings_find_readonly(&keeper->holdings, memory);
+    int fd = holdings_find_readonly(&keeper->holdings, memory->id);
     uint32_t made = 0;
-    int error =
-        fd < 0 ? -ENOENT : backings_add(&keeper->backings, keeper->fuse_fd, memory, fd, &made);
+    int error = fd < 0 ? -ENOENT : 0;
 
+    if (memory->bytes == WIRE_BACK_ENDS)
+        backings_remove(&keeper->backings, keeper->fuse_fd, memory->id);
+    else if (!error)
+        error = backings_add(&keeper->backings, keeper->fuse_fd, memory->id, fd, &made);
     *number = made;
     return error;
 }
@@ -376,7 +379,7 @@ static void do_batch(struct keeper *keeper, const struct wire_batch *batch, cons
         drop_batch(keeper, batch);
         break;
     case WIRE_BACK:
-        answer->error = back(keeper, batch->memories[0].id, &answer->value);
+        answer->error = back(keeper, &batch->memories[0], &answer->value);
         break;
     default:
         answer->error = keep_batch(keeper, batch, fds);

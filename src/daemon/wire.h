@@ -41,7 +41,8 @@ enum wire_type {
     WIRE_VISITOR, /* worker: a client asks the keeper. id: the op; descriptor: its connection */
     WIRE_YIELD,   /* keeper: end at once, with all recorded; another worker continues */
     /* keep; a later addition, only to a keeper that takes it. Batch of one memory: register its
-     * file with the kernel until WIRE_DROP. WIRE_ACK, value: the number of the file there */
+     * file with the kernel until WIRE_DROP, or until BACK with WIRE_BACK_ENDS, which an earlier
+     * keeper takes for one more registration. WIRE_ACK, value: the number of the file there */
     WIRE_BACK,
 };
 
@@ -59,9 +60,11 @@ struct wire_message {
 /* As many descriptors as the kernel passes in one message (SCM_MAX_FD). */
 #define WIRE_BATCH_MAX 253u
 
+#define WIRE_BACK_ENDS 1u
+
 struct wire_memory {
     uint64_t id;
-    uint64_t bytes; /* KEEP: its size; 0 if its file has to say */
+    uint64_t bytes; /* KEEP: its size; 0 if its file has to say. BACK: 0 or WIRE_BACK_ENDS */
 };
 
 struct wire_batch {

@@ -164,7 +164,9 @@ static int host_back(void *context, uint64_t memory, uint32_t *number)
 {
     struct worker *worker = context;
 
-    return worker->keeper_backs ? keep_back(&worker->keep, memory, number) : -EPERM;
+    if (!worker->keeper_backs)
+        return -EPERM;
+    return number ? keep_back(&worker->keep, memory, number) : keep_end_back(&worker->keep, memory);
 }
 
 _Static_assert(sizeof(struct worker_counts) <= JOURNAL_COUNTS_BYTES, "the journal keeps them");

@@ -76,7 +76,8 @@ struct service_host {
     void (*drop)(void *context, const uint64_t *memories, size_t count);
     /* Called on helper threads. Registers this memory's file with the kernel, which then reads and
      * maps it for openers that are answered with *number. -EPERM: it cannot be, ever; another
-     * negative errno: not now. `drop` ends the registration. NULL: none can. */
+     * negative errno: not now. `number` NULL: ends the registration, as `drop` does. NULL: none
+     * can. */
     int (*back)(void *context, uint64_t memory, uint32_t *number);
     struct room *room;             /* limit on the growth of the daemon's own memory; NULL: none */
     struct service_counts *counts; /* counted on from where they are; NULL: from 0 */

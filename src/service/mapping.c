@@ -103,6 +103,7 @@ int service_map(struct service *s, uint64_t serial, struct service_request *requ
                               .piece = piece,
                               .memory = piece->id,
                               .fd = piece->memory.fd_readonly};
+    piece->may_be_backed = true;
     piece_begin(piece);
     int error = service_submit(s, SERVICE_POOL_MEMORY, &op->task);
     if (!error)

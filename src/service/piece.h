@@ -31,6 +31,7 @@ struct piece {
     bool counted;              /* counted as being freed; device memory is in pieces.freeing */
     uint32_t backing;          /* number of its file in the kernel; 0: none */
     bool backing_is_known;     /* the keeper was asked: 0 is final */
+    bool may_be_backed;        /* its file may be registered, also for an earlier worker */
     uint64_t file_bytes;       /* length of its file; known with `backing` */
     bool is_mapped;            /* given up, and processes still have it open or mapped */
     bool moved;                /* sealed into other memory, which the keeper does not have yet */
@@ -80,6 +81,10 @@ void piece_doom(struct service *s, uint64_t memory);
 bool piece_is_freed_of(const struct service *s, uint64_t store);
 
 /* piece_free.c */
+/* Looks whether a process has the piece open or mapped, for is_mapped. Ends its registration first:
+ * until then the kernel may open it once more, for a process that was answered before. Any thread
+ * that has the piece alone. */
+void piece_look(const struct service_host *host, struct piece *piece);
 /* Keeps a piece that is to be freed, and charged, until no process maps it. */
 void piece_stays_mapped(struct service *s, struct piece *piece);
 void piece_drop_mapped(struct service *s); /* for service_free */

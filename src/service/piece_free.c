@@ -37,6 +37,14 @@ struct free_job {
     struct piece *pieces[FREE_BATCH];
 };
 
+void piece_look(const struct service_host *host, struct piece *piece)
+{
+    if (piece->may_be_backed && host->back)
+        host->back(host->context, piece->id, NULL);
+    piece->may_be_backed = false;
+    piece->is_mapped = vmm_is_held(&piece->memory);
+}
+
 static void run_free(struct job *job)
 {
     struct free_job *freeing = (struct free_job *)job;
@@ -45,7 +53,7 @@ static void run_free(struct job *job)
     size_t count = 0;
     for (size_t i = 0; i < freeing->count; i++) {
         struct piece *piece = freeing->pieces[i];
-        piece->is_mapped = vmm_is_held(&piece->memory);
+        piece_look(host, piece);
         if (!piece->is_mapped)
             memories[count++] = piece->id;
     }

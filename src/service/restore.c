@@ -77,7 +77,8 @@ static struct piece *adopt_mapped(struct restoring *r, struct service_kept *kept
     kept->fd = readonly->fd = -1;
     piece->id = kept->id;
     piece->reserved_bytes = vmm_align(s->vmm, (uint64_t)stat.st_size);
-    piece->is_mapped = vmm_is_held(&piece->memory);
+    piece->may_be_backed = true;
+    piece_look(&s->host, piece);
     if (piece->is_mapped)
         return piece;
     vmm_destroy(s->vmm, &piece->memory);
@@ -209,6 +210,7 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
         kept->fd = -1;
     if (!error && readonly)
         readonly->fd = -1;
+    piece->may_be_backed = piece->memory.immutable;
     if (!error)
         error = idvec_insert(&s->pieces.all, piece);
     if (error) {

@@ -177,6 +177,17 @@ static void host_drop(void *context, const uint64_t *memories, size_t count)
     }
 }
 
+static uint64_t backed; /* memory whose file is registered; 0: none */
+
+static int host_back(void *context, uint64_t memory, uint32_t *number)
+{
+    (void)context;
+    backed = number ? memory : 0;
+    if (number)
+        *number = 1;
+    return 0;
+}
+
 static void on_answer(struct service_request *request, int error,
                       const struct service_answer *answer)
 {
@@ -206,6 +217,7 @@ static struct service_host fixture_host = {
     .admit_descriptor = host_admit,
     .keep = host_keep,
     .drop = host_drop,
+    .back = host_back,
 };
 
 static struct service_options fixture_options(void)

@@ -285,6 +285,34 @@ TAP_TEST(a_plain_store_that_comes_back_takes_no_seals)
     fixture_host_bytes = 0;
 }
 
+/* The kernel opens a registered file after the daemon has answered, for a process that then maps
+ * it. */
+TAP_TEST(the_registration_ends_before_the_look_whether_memory_is_mapped)
+{
+    struct service_numbers numbers;
+    int fd;
+
+    for (int restarts = 0; restarts < 2; restarts++) {
+        start_writing();
+        require(commit(&writer, CORE_COMMIT_IMMUTABLE) == 0);
+        close_file(writer.ctl);
+        reader = new_client(9, 0);
+        require(in_step(service_map(service, layout_at_rank(store()->fixed, 0)->serial,
+                                    &reader.request)) == 0);
+        check_int(backed, layout_at_rank(store()->fixed, 0)->memory);
+        require(vmm_duplicate(vmm, &piece_at(0)->memory, false, &fd) == 0);
+        if (restarts)
+            service_restart();
+        begin_writing();
+        check_int(commit(&writer, 0), 0);
+        service_get_numbers(service, &numbers);
+        check_int(numbers.mapped_bytes, FIXTURE_GRAIN);
+        check_int(backed, 0);
+        close(fd);
+        service_end();
+    }
+}
+
 TAP_TEST(memory_whose_descriptor_a_client_has_is_held_after_an_immutable_commit)
 {
     int fd;
