@@ -328,6 +328,8 @@ put_file() {
 @test "a file of a model that is a whole allocation has the store's pages; one that is a part has the cache's" {
     requires passthrough
     start_weights
+    assert_eq "$(jq .mapping_obstacle "$M/device")" null
+    assert_match "$("$GMSFS" status "$M")" ' ok  mapping shared'
     random 4194304 "$T/a"
     exec 5<>"$W/lock"
     cp "$T/a" "$W/allocations/a"
@@ -393,6 +395,8 @@ put_file() {
     chmod 644 "$T/a"
     as_user bash -c 'exec 5<>"$1/lock"; cp "$2" "$1/allocations/a"; echo immutable >"$1/commit"' _ "$W" "$T/a"
     wait_until 5 as_user grep -q COMMITTED "$W/state"
+    assert_match "$(as_user jq -r .mapping_obstacle "$M/device")" 'CAP_SYS_ADMIN'
+    assert_match "$(as_user "$GMSFS" status "$M")" ' ok  mapping not shared \(.*root has to mount'
     as_user /usr/bin/python3 - "$W/allocations/a" "$T/a" <<'END'
 import mmap, os, sys
 wanted = open(sys.argv[2], "rb").read()

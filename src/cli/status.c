@@ -153,7 +153,7 @@ static void status_print_unlisted(const json_t *look, FILE *to)
 
 static void status_print_mount(const json_t *look, const char *pool, FILE *to, unsigned width)
 {
-    const char *path = store_json_text(look, "mount"), *reason;
+    const char *path = store_json_text(look, "mount"), *reason, *obstacle;
     SCOPED_FREE char *text = NULL;
     json_t *device = json_object_get(look, "device");
 
@@ -163,8 +163,10 @@ static void status_print_mount(const json_t *look, const char *pool, FILE *to, u
         return;
     }
     reason = store_json_text(device, "health_reason");
-    ui_line(to, "%s  %s  %s%s%s%s", path, store_json_text(device, "name"),
-            store_json_text(look, "health"), *reason ? " (" : "", reason, *reason ? ")" : "");
+    obstacle = store_json_text(device, "mapping_obstacle");
+    ui_line(to, "%s  %s  %s%s%s%s  mapping %s%s%s", path, store_json_text(device, "name"),
+            store_json_text(look, "health"), *reason ? " (" : "", reason, *reason ? ")" : "",
+            *obstacle ? "not shared (" : "shared", obstacle, *obstacle ? ")" : "");
     status_print_memory(device, to, width);
     status_print_recoveries(device, to);
     if (pool)

@@ -158,6 +158,21 @@ static struct worker_counts *get_counts(const struct worker *worker)
     return journal_get_counts(worker->journal);
 }
 
+/* Returns why mapped files do not share the memory of stores; NULL: they do if the kernel can. */
+static const char *get_unshared_reason(const struct worker *worker)
+{
+    if (!vmm_can_finish(worker->vmm))
+        return "the memory of this device cannot be mapped as a file";
+    if (worker->setup->options->vmm.hugepage_bytes)
+        return "huge pages cannot be shared: mount without hugepages=";
+    if (!vmm_tells_holders(worker->vmm))
+        return "the kernel does not tell which processes map memory: set sysctl fs.leases-enable=1, "
+               "and mount anew";
+    if (!worker->keeper_backs)
+        return "the daemon lacks CAP_SYS_ADMIN: root has to mount";
+    return NULL;
+}
+
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
@@ -173,7 +188,7 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .resumes = worker->resumes,
         .evicts = evicts(worker->setup->options),
         .min_stay_ms = worker->setup->options->min_stay_ms,
-        .may_pass = worker->keeper_backs,
+        .unshared_reason = get_unshared_reason(worker),
     };
     struct fs_host host = worker_fs_host(worker);
     int error = fs_new(worker->service, &options, &host, &worker->fs);

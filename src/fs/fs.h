@@ -231,7 +231,8 @@ struct fs_options {
     int64_t keeper_pid;   /* for `device` too */
     bool resumes;         /* another process served before: fs_resume follows */
     bool evicts;          /* for `device`: the service evicts stores */
-    bool may_pass;        /* the keeper registers files of memory with the kernel */
+    const char *unshared_reason; /* why no file of memory is registered with the kernel; NULL: they
+                                    are, if the kernel takes them */
     uint64_t min_stay_ms; /* for `device`: the shortest stay of a store before it is evicted */
 };
 

@@ -21,6 +21,13 @@ static bool is_passed(enum fs_way way)
     return way == FS_WAY_PASSED || way == FS_WAY_PASSED_MAPS;
 }
 
+const char *fs_mapped_get_obstacle(const struct fs *fs)
+{
+    if (fs->options.unshared_reason)
+        return fs->options.unshared_reason;
+    return fs->passes ? NULL : "the kernel is older than Linux 6.9";
+}
+
 bool fs_mapped_is_unknown(const struct fs *fs, uint64_t serial)
 {
     struct service_mapping mapping = service_get_mapping(fs->service, serial);

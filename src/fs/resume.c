@@ -81,7 +81,7 @@ void fs_choose_passing(struct fs *fs)
     if (known)
         fs->passes = passthrough_is_agreed(ledger->init_answer, known);
     else
-        fs->passes = fs->options.may_pass && !hook_is_set("GMSFS_NO_PASSTHROUGH") &&
+        fs->passes = !fs->options.unshared_reason && !hook_is_set("GMSFS_NO_PASSTHROUGH") &&
                      passthrough_is_offered(ledger->init, ledger->init_bytes);
 }
 

@@ -137,6 +137,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     json_text_number(&json, "used_bytes", info.used_bytes);
     json_text_number(&json, "freeing_bytes", numbers.freeing_bytes);
     json_text_number(&json, "mapped_bytes", numbers.mapped_bytes);
+    json_text_string(&json, "mapping_obstacle", fs_mapped_get_obstacle(fs));
     json_text_number(&json, "reserved_bytes", info.aside_bytes);
     add_tiers(&json, &info);
     add_eviction(&json, &fs->options);
