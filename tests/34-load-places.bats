@@ -58,14 +58,20 @@ assert_fetched_once() {
     done
 }
 
-@test "a load from the hub's cache alone says so" {
+@test "commands that read the hub's cache alone say so" {
     local cache=$T/.cache/huggingface/hub/models--org--model commit=0123456789abcdef0123456789abcdef01234567
     mkdir -p "$cache/snapshots" "$cache/refs"
     cp -r "$T/www/org/model" "$cache/snapshots/$commit"
     printf %s "$commit" >"$cache/refs/main"
     HF_ENDPOINT=http://127.0.0.1:1 same cache hf://org/model
     HF_ENDPOINT=http://127.0.0.1:1 cli load "$M/cache2" hf://org/model
-    assert_match "$output" "hf://org/model: files may be missing \(only the hub's cache was read: the server cannot"
+    local told="hf://org/model: files may be missing \(only the hub's cache was read: the server cannot"
+    assert_match "$output" "$told"
+    HF_ENDPOINT=http://127.0.0.1:1 cli verify "$M/cache2" hf://org/model
+    assert_match "$output" "$told"
+    "$GMSFS" image save "$M/cache2" "$cache/snapshots/$commit/image"
+    HF_ENDPOINT=http://127.0.0.1:1 cli image load "$M/image" hf://org/model/image
+    assert_match "$output" 'hf://org/model/image: files may be missing'
 }
 
 @test "servers that are slow, cut, or have no ranges give the same store" {

@@ -421,7 +421,11 @@ static int verify_open(struct verify *verify)
                                            &verify->model, &failure)
                               : model_open(verify->source, verify->files, verify->file_count,
                                            &verify->model, &failure);
-    return error ? cli_failure(&failure) : CLI_OK;
+    if (error)
+        return cli_failure(&failure);
+    for (size_t i = 0; i < verify->file_count; i++)
+        store_source_tell_unfinished(verify->source, verify->files[i]);
+    return CLI_OK;
 }
 
 static int verify_do(struct verify *verify)

@@ -198,6 +198,8 @@ int image_load(const struct image_request *request)
     if (!load.target.staging)
         return cli_out_of_memory();
     status = image_open(&load.image, request->path, &failure) ? cli_failure(&failure) : CLI_OK;
+    if (status == CLI_OK)
+        store_source_tell_unfinished(load.image.dir.source, request->path);
     load.target.from = load.image.dir.path;
     if (status == CLI_OK)
         status = target_open(&load.target);

@@ -4,6 +4,7 @@
 
 #include "base/file_entry.h"
 #include "base/key_name.h"
+#include "cli/store_source.h"
 #include "model/open.h"
 
 #include <errno.h>
@@ -142,20 +143,6 @@ static int load_open_tensors(struct load *load)
                : cli_failure(&failure);
 }
 
-/* A server's tree may lack files, and be a whole model without them. */
-static void load_tell_unfinished(const struct load *load)
-{
-    char text[320];
-
-    for (size_t i = 0; i < load->file_count; i++) {
-        if (!source_has_scheme(load->files[i]))
-            continue;
-        source_tell_unfinished(load->source, load->files[i], text, sizeof(text));
-        if (text[0])
-            cli_error("%s: files may be missing%s", load->files[i], text);
-    }
-}
-
 int load_plan(struct load *load)
 {
     int status = load->keeps_files ? load_open_files(load) : load_open_tensors(load);
@@ -163,8 +150,8 @@ int load_plan(struct load *load)
 
     if (status == CLI_OK && described && safetensors_metadata_json(described, &load->metadata) != 0)
         status = cli_out_of_memory();
-    if (status == CLI_OK)
-        load_tell_unfinished(load);
+    for (size_t i = 0; status == CLI_OK && i < load->file_count; i++)
+        store_source_tell_unfinished(load->source, load->files[i]);
     if (status == CLI_OK)
         status = load_describe(load->model, &load->values);
     if (status == CLI_OK && load->bound)

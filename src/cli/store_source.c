@@ -54,6 +54,17 @@ int store_source_explain(const char *path, const char *tensor, int error, const 
     return CLI_FAILURE;
 }
 
+void store_source_tell_unfinished(struct source *source, const char *place)
+{
+    char text[320];
+
+    if (!source_has_scheme(place))
+        return;
+    source_tell_unfinished(source, place, text, sizeof(text));
+    if (text[0])
+        cli_error("%s: files may be missing%s", place, text);
+}
+
 bool store_source_is_mounted(const char *dir)
 {
     char path[PATH_MAX];

@@ -24,6 +24,10 @@ int store_source_check(const char *store, gmsfs_t *handle, const struct source *
  * tensor: NULL: of the whole file. CLI_FAILURE. */
 int store_source_explain(const char *path, const char *tensor, int error, const char *why);
 
+/* Says on stderr if the server's tree at this place was not seen whole, as from a cache alone; then
+ * it may lack files, and seem whole without them. */
+void store_source_tell_unfinished(struct source *source, const char *place);
+
 /* True if a directory lies in a gmsfs mount, or would once it is made. */
 bool store_source_is_mounted(const char *dir);
 
