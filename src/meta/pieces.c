@@ -147,6 +147,53 @@ int pieces_encode(const struct pieces *pieces, char **text, size_t *text_bytes)
     return words_put_end(to, true, text, text_bytes);
 }
 
+static unsigned count_digits(uint64_t number)
+{
+    unsigned digits = 1;
+
+    while (number >= 10) {
+        number /= 10;
+        digits++;
+    }
+    return digits;
+}
+
+/* Counts the digits of the offsets of an allocation's pieces. */
+static uint64_t count_offset_digits(uint64_t piece_count)
+{
+    uint64_t digits = piece_count, most = 10; /* each has one, those from 10 on another, ... */
+
+    while (piece_count > 0 && (piece_count - 1) * PIECES_BYTES >= most) {
+        digits += piece_count - ((most - 1) / PIECES_BYTES + 1);
+        most *= 10;
+    }
+    return digits;
+}
+
+uint64_t pieces_text_bytes(const struct layout *layout)
+{
+    static const char head[] = "gmsfs-pieces 1\nid \npiece_bytes 16777216\nallocations \npieces \n"
+                               "end \n";
+    size_t allocations = layout_count_allocations(layout);
+    uint64_t bytes = sizeof(head) - 1 + 4ull * DIGEST_BYTES + count_digits(allocations);
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < allocations; i++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
+        uint64_t count = pieces_count(allocation->size_bytes);
+        uint64_t last = allocation->size_bytes % PIECES_BYTES;
+        bytes += sizeof("allocation   \n") - 1 + count_digits(i) +
+                 count_digits(allocation->size_bytes) + words_count_text(allocation->name);
+        bytes += count * (sizeof("piece    \n") - 1 + 2ull * DIGEST_BYTES + count_digits(i) +
+                          count_digits(PIECES_BYTES)) +
+                 count_offset_digits(count);
+        if (last)
+            bytes -= count_digits(PIECES_BYTES) - count_digits(last);
+        total += count;
+    }
+    return bytes + count_digits(total);
+}
+
 static int decode_allocation(struct words *words, size_t rank, struct pieces_allocation *allocation)
 {
     uint64_t number;

@@ -64,6 +64,8 @@ struct piece_place pieces_place(const struct pieces *pieces, size_t index);
 int pieces_make_id(const uint8_t contents_hash[DIGEST_BYTES], const uint8_t (*sums)[DIGEST_BYTES],
                    size_t count, uint8_t id[DIGEST_BYTES]);
 
+/* Returns the size of the text of such a layout's pieces, in time linear in the allocations. */
+uint64_t pieces_text_bytes(const struct layout *layout);
 /* Encodes the text, which the caller frees. -ENOMEM */
 int pieces_encode(const struct pieces *pieces, char **text, size_t *text_bytes);
 /* Decodes a text. Whether its id follows from its sums and a layout is not checked: the caller

@@ -226,6 +226,15 @@ void words_put_text(FILE *to, const char *text)
     }
 }
 
+size_t words_count_text(const char *text)
+{
+    size_t bytes = 0;
+
+    for (const char *at = text; *at; at++)
+        bytes += is_plain(*at) ? 1 : sizeof("\\x00") - 1;
+    return bytes;
+}
+
 void words_put_digest(FILE *to, const char *word, const uint8_t digest[DIGEST_BYTES])
 {
     char text[DIGEST_TEXT_BYTES];

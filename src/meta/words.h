@@ -63,6 +63,7 @@ int words_line_end(struct words *words);
 int words_check_names(struct words *words, char *const *first, size_t step_bytes, size_t count);
 
 void words_put_text(FILE *to, const char *text);
+size_t words_count_text(const char *text); /* the bytes that it writes */
 void words_put_digest(FILE *to, const char *word, const uint8_t digest[DIGEST_BYTES]);
 /* Finishes a text of open_memstream(3): with its last line if asked; frees it after a failure. */
 int words_put_end(FILE *to, bool with_sum, char **text, size_t *text_bytes);

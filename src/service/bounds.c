@@ -40,6 +40,7 @@ static const struct {
     [SERVICE_BOUND_NOTES] = {"notes", -ENOSPC, false},
     [SERVICE_BOUND_REQUESTS] = {"requests", -ENOMEM, true},
     [SERVICE_BOUND_AHEAD] = {"request bytes", -ENOMEM, true},
+    [SERVICE_BOUND_SUMS] = {"sums", -ENOMEM, false},
 };
 
 void service_init_bounds(struct service *s)
@@ -62,6 +63,7 @@ void service_init_bounds(struct service *s)
         [SERVICE_BOUND_REQUESTS] = number_smaller(
             options->max_requests ? options->max_requests : UINT64_MAX, SERVICE_MAX_REQUESTS),
         [SERVICE_BOUND_AHEAD] = SERVICE_MAX_AHEAD_BYTES,
+        [SERVICE_BOUND_SUMS] = SERVICE_MAX_SUM_BYTES,
     };
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
         share_init(&s->bounds.shares[i], limits[i]);

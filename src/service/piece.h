@@ -40,7 +40,7 @@ struct piece {
     struct piece *next_freeing, **link_freeing;
 };
 
-struct pieces {
+struct piece_table {
     struct idvec all;          /* by memory handle */
     struct free_job *gathered; /* to be freed, not in a job yet; NULL: none */
     struct piece *freeing;     /* device memory that is being freed */

@@ -22,6 +22,7 @@ void service_answer(struct service_request *request, int error, const struct ser
         return;
     request->parked = NULL;
     request->alloc = NULL;
+    request->sums = NULL;
     request->done(request, error, answer ? answer : &nothing);
 }
 

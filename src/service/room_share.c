@@ -17,7 +17,7 @@ const unsigned service_room_bytes[SERVICE_BOUND_COUNT] = {
     [SERVICE_BOUND_CONNECTIONS] = 4096, [SERVICE_BOUND_WATCHES] = 512,
     [SERVICE_BOUND_TRANSFERS] = 1024,   [SERVICE_BOUND_QUEUED] = 1,
     [SERVICE_BOUND_FRAMES] = 1,         [SERVICE_BOUND_NOTES] = 1,
-    [SERVICE_BOUND_AHEAD] = 1,
+    [SERVICE_BOUND_AHEAD] = 1,          [SERVICE_BOUND_SUMS] = 1,
 };
 
 static uint64_t count_bounds(const struct service *s, uint32_t uid)

@@ -6,6 +6,7 @@
 #include "service/discard.h"
 #include "service/ending.h"
 #include "service/parked.h"
+#include "service/summing.h"
 #include "service/transfers.h"
 #include "service/turns.h"
 
@@ -94,6 +95,7 @@ void service_free(struct service *s)
     service_drop_spools(s);
     service_drop_bulks(s);
     service_drop_brief_waits(s);
+    service_drop_sums(s);
     for (size_t i = 0; i < s->pieces.all.count; i++) {
         struct piece *piece = s->pieces.all.items[i];
         vmm_destroy(s->vmm, &piece->memory);

@@ -83,6 +83,7 @@ struct service_answer {
 
 struct parked;
 struct alloc_op;
+struct sums;
 
 struct service_request {
     void (*done)(struct service_request *request, int error, const struct service_answer *answer);
@@ -94,6 +95,7 @@ struct service_request {
     /* Owned by the service: the waits that the request can be interrupted in; NULL: none. */
     struct parked *parked;
     struct alloc_op *alloc;
+    struct sums *sums;
 };
 
 /* A front end that wants to hear of changes. Called on the loop's thread. */

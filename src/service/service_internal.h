@@ -9,6 +9,7 @@
  *   ending.h     transfers of sessions in flight, and how sessions end
  *   account.h    the device's memory: charged, reserved, waited for by ALLOCs (alloc_op.h)
  *   transfers.h  bytes and documents of clients (turns.h)
+ *   summing.h    sums of stores' contents
  *   moves.h      stores on their way from tier to tier (move_op.h)
  *   backoff.h    operations that failed a moment ago
  *   cost.h       the daemon's own memory, and the users' shares of all bounds
@@ -38,7 +39,7 @@ struct service {
     struct step step;
     struct deadline *deadlines;
     struct backoffs backoffs;
-    struct pieces pieces;
+    struct piece_table pieces;
     struct idvec parked, in_flights;
     struct {
         struct idvec processes; /* by pid: their sessions end when they exit */
@@ -71,6 +72,7 @@ struct service {
     struct alloc_op *alloc_queue; /* waiting for memory; the oldest is tried first */
     uint64_t last_alloc;          /* id of the last operation */
     struct bulk_op *bulk_queue;
+    struct sums *sums;           /* contents.c's */
     struct idvec region_objects; /* descriptors of regions, by memory number */
 };
 

@@ -35,8 +35,9 @@ int service_create(struct service *s, uint64_t store, const char *name,
 int service_create_entry(struct service *s, uint64_t store, const char *key, size_t key_bytes,
                          const struct service_open *open, const struct service_caller *caller,
                          struct service_request *request);
-/* INTERRUPT: answers a waiter EINTR, which keeps its place; drops a waiting ALLOC, EINTR; an ALLOC
- * that is making its memory ends between two pieces, with nothing. */
+/* INTERRUPT: answers a waiter EINTR, which keeps its place, and a request that waits for sums;
+ * drops a waiting ALLOC, EINTR; an ALLOC that is making its memory ends between two pieces, with
+ * nothing. */
 void service_interrupt(struct service *s, struct service_request *request);
 /* Ends the wait for a lock of this file, -ECANCELED, or gives up its kept place. -ENOENT */
 int service_cancel_wait(struct service *s, uint64_t file);

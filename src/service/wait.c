@@ -8,6 +8,7 @@
 
 #include "service/account.h"
 #include "service/parked.h"
+#include "service/summing.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -176,6 +177,10 @@ void service_interrupt(struct service *s, struct service_request *request)
 {
     if (request->alloc) {
         service_cancel_alloc(s, request->alloc, -EINTR);
+        return;
+    }
+    if (request->sums) {
+        service_cancel_sum(s, request, -EINTR);
         return;
     }
     const struct parked *parked = request->parked;

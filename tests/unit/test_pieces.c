@@ -192,6 +192,28 @@ TAP_TEST(a_text_decodes_to_the_same_pieces)
     pieces_free(&pieces);
 }
 
+TAP_TEST(the_size_of_a_text_is_known_before_its_sums)
+{
+    static const uint64_t sizes[] = {1, 9999999, PIECE, PIECE + 1, 6 * PIECE, 61 * PIECE + 100};
+    struct layout *layout = layout_new();
+    struct pieces pieces;
+    uint64_t slot;
+    char *text;
+
+    for (size_t i = 0; i <= sizeof(sizes) / sizeof(sizes[0]); i++) {
+        require(pieces_of_layout(layout, &pieces) == 0);
+        text = text_of(&pieces);
+        check_int(pieces_text_bytes(layout), strlen(text));
+        free(text);
+        pieces_free(&pieces);
+        if (i == sizeof(sizes) / sizeof(sizes[0]))
+            break;
+        require(layout_add(layout, i + 1, i == 1 ? "a b" : NULL, NULL, &slot) == 0);
+        require(layout_set_memory(layout, slot, i + 1, sizes[i], sizes[i], false) == 0);
+    }
+    layout_free(layout);
+}
+
 TAP_TEST(another_spelling_is_refused)
 {
     struct pieces pieces;
