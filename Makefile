@@ -21,6 +21,7 @@ LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
+PAGESDIR   ?= $(PREFIX)/share/gmsfs/web
 COMPDIR    ?= $(PREFIX)/share/bash-completion/completions
 # Where the Python package goes, e.g. /usr/lib/python3/dist-packages; empty: not installed.
 PYTHONDIR  ?=
@@ -53,6 +54,7 @@ FAKE_SRC   := $(sort $(wildcard tests/fake_cuda/*.c))
 FAULTERS   := $(filter-out hook_%,$(sort $(patsubst tests/fault/%.c,%,$(wildcard tests/fault/*.c))))
 BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
+PAGES      := $(sort $(wildcard web/*))
 UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
 PYTHON_SRC := $(sort $(wildcard python/gmsfs/*.py)) python/gmsfs/py.typed
 VLLM_SRC   := $(sort $(wildcard python/gmsfs/vllm/*.py))
@@ -358,6 +360,10 @@ install: all
 		$(INSTALL) -d "$$dir"; $(INSTALL) -m 644 "$$page" "$$dir"; done
 	@set -e; for page in $(filter %.3,$(MAN)); do for name in $$($(PAGE_CALLS) $$page); do \
 		ln -sf $${page##*/} $(DESTDIR)$(MANDIR)/man3/$$name.3; done; done
+ifneq ($(PAGES),)
+	$(INSTALL) -d $(DESTDIR)$(PAGESDIR)
+	$(INSTALL) -m 644 $(PAGES) $(DESTDIR)$(PAGESDIR)
+endif
 ifneq ($(PYTHONDIR),)
 	$(INSTALL) -d $(DESTDIR)$(PYTHONDIR)/gmsfs/vllm
 	$(INSTALL) -m 644 $(PYTHON_SRC) $(DESTDIR)$(PYTHONDIR)/gmsfs
@@ -370,6 +376,7 @@ uninstall:
 		$(DESTDIR)$(LIBDIR)/pkgconfig/gmsfs.pc \
 		$(HEADERS:libgmsfs/%=$(DESTDIR)$(INCLUDEDIR)/%) \
 		$(UNITS:packaging/systemd/%=$(DESTDIR)$(UNITDIR)/%) $(DESTDIR)$(COMPDIR)/gmsfs
+	rm -rf $(DESTDIR)$(PAGESDIR)
 	$(if $(PYTHONDIR),rm -rf $(DESTDIR)$(PYTHONDIR)/gmsfs)
 	@for page in $(MAN); do rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 	@for name in $$($(PAGE_CALLS) $(filter %.3,$(MAN))); do rm -f $(DESTDIR)$(MANDIR)/man3/$$name.3; done

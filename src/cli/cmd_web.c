@@ -107,22 +107,39 @@ static int web_check_secure(const struct web_order *order)
 
 /* ---- files and mounts ----------------------------------------------------------------------- */
 
-/* Makes the path of a file absolute. */
-static int web_take_file(const char *option, const char *path, const char **at)
+/* Makes the path of a file absolute. Links stay, for certificates are renewed behind them. What is
+ * only printed is absolute, and need not exist. */
+static int web_take_file(const char *option, const char *path, bool is_printed, const char **at)
 {
-    char *absolute;
+    char directory[PATH_MAX], *absolute;
 
     if (!path)
         return CLI_OK;
-    absolute = realpath(path, NULL);
-    if (!absolute) {
+    *at = path;
+    if (is_printed && path[0] != '/')
+        return cli_usage_error("%s '%s': --print needs an absolute path", option, path);
+    if (is_printed)
+        return CLI_OK;
+    if (access(path, R_OK) != 0) {
         cli_error("%s '%s': %s", option, path, strerror(errno));
         return CLI_FAILURE;
     }
-    *at = absolute;
-    if (!strchr(absolute, '$'))
+    if (path[0] == '/')
         return CLI_OK;
-    cli_error("%s '%s': nginx takes a '$' for a variable; give another path", option, absolute);
+    if (!getcwd(directory, sizeof(directory)) || asprintf(&absolute, "%s/%s", directory, path) < 0)
+        return cli_out_of_memory();
+    *at = absolute;
+    return CLI_OK;
+}
+
+/* The same for a file of a setting whose '$' nothing can stand for. */
+static int web_take_secret(const char *option, const char *path, bool is_printed, const char **at)
+{
+    int status = web_take_file(option, path, is_printed, at);
+
+    if (status != CLI_OK || !*at || !strchr(*at, '$'))
+        return status;
+    cli_error("%s '%s': nginx takes a '$' for a variable; give another path", option, *at);
     return CLI_FAILURE;
 }
 
@@ -154,21 +171,20 @@ static int web_take_files(struct web_order *order)
 {
     const struct web_values *values = &order->values;
     struct web *web = &order->web;
-    int status = web_take_file("--tls-cert", values->cert, &web->cert);
+    bool is_printed = values->is_printed;
+    int status = web_take_secret("--tls-cert", values->cert, is_printed, &web->cert);
 
     if (status == CLI_OK)
-        status = web_take_file("--tls-key", values->key, &web->key);
+        status = web_take_secret("--tls-key", values->key, is_printed, &web->key);
     if (status == CLI_OK)
-        status = web_take_file("--tls-client-ca", values->client_ca, &web->client_ca);
+        status = web_take_secret("--tls-client-ca", values->client_ca, is_printed, &web->client_ca);
+    if (status == CLI_OK)
+        status = web_take_file("--pages", values->pages, is_printed, &web->pages);
     if (status == CLI_OK)
         status = web_take_log(values->access_log, &web->access_log);
-    if (status != CLI_OK)
-        return status;
-    web->pages = values->pages ? realpath(values->pages, NULL) : web_find_pages();
-    if (web->pages || !values->pages)
-        return CLI_OK;
-    cli_error("--pages '%s': %s", values->pages, strerror(errno));
-    return CLI_FAILURE;
+    if (!web->pages)
+        web->pages = web_find_pages();
+    return status;
 }
 
 /* Splits NAME=MOUNT. A path may have a '=', so a name ends before the first '/'. */
