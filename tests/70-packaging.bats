@@ -8,6 +8,7 @@
 # shellcheck disable=SC2016 # for inner shells
 
 load helpers
+load served
 
 # complete_words WORD...: bash's completions of the last word, sorted, a line each
 complete_words() {
@@ -96,7 +97,7 @@ complete_words() {
     done
     cd "$T/units"
     for unit in gmsfs.target gmsfs-gpu@0.service gmsfs@mnt-gms-host.service \
-        gmsfs-triton@mnt-gms-host.service gmsfs-governor@mnt-gms-host.service; do
+        gmsfs-triton@mnt-gms-host.service gmsfs-governor@mnt-gms-host.service gmsfs-web@mnt-gms-host.service; do
         [[ $unit != *@* ]] || cp "${unit%%@*}@.service" "$unit"
         # The manual's pages are not installed where this runs, and systemd would look for them.
         run_logged -0 systemd-analyze verify --man=no "./$unit"
@@ -256,6 +257,58 @@ entry_says() { # PID REGEX
     wait_exit "$second"
     run_logged -0 entrypoint check
     ENTRY=$first
+    end_entrypoint
+}
+
+@test "the service for another nginx is what gmsfs web prints, and nginx takes it" {
+    requires nginx
+    local conf=$ROOT/packaging/nginx/gmsfs.conf words
+    read -ra words < <(sed -n 's/^#   gmsfs web --print/--print/p' "$conf")
+    ((${#words[@]} == 4)) || fail "the file's head does not tell how it is made"
+    run_logged -0 "$GMSFS" web "${words[@]}"
+    diff <(sed '1,/^$/d' "$conf") - <<<"$output"
+    mkdir "$T/own"
+    cat >"$T/nginx.conf" <<END
+pid $T/own/pid;
+events { }
+http {
+    client_body_temp_path $T/own/1; proxy_temp_path $T/own/2; fastcgi_temp_path $T/own/3;
+    uwsgi_temp_path $T/own/4; scgi_temp_path $T/own/5;
+    include $conf;
+}
+END
+    PATH=$PATH:/usr/sbin run_logged -0 nginx -t -e stderr -c "$T/nginx.conf"
+}
+
+@test "Kubernetes' schemas take every file" {
+    requires kubernetes-validate
+    local file
+    for file in "$ROOT"/packaging/kubernetes/*.yaml; do
+        [[ $file != */kustomization.yaml ]] || continue
+        run_logged -0 kubernetes-validate --strict "$file"
+    done
+    for file in $(sed -n 's/^  - //p' "$ROOT/packaging/kubernetes/kustomization.yaml"); do
+        [[ -r $ROOT/packaging/kubernetes/$file ]]
+    done
+}
+
+@test "the container's entry point waits for all mounts, then serves them" {
+    requires nginx curl
+    local port server
+    port=$(free_port)
+    start_entrypoint one
+    MOUNT_LINES=$MOUNT_LINES$'two backend=host,size=64M\n'
+    spawn entrypoint web --user nobody --listen "127.0.0.1:$port"
+    server=$SPAWNED
+    never_within 2 curl -sf "http://127.0.0.1:$port/one/device"
+    start_mount size=64M "$T/root/two"
+    wait_until 10 curl -sf -o "$T/device" "http://127.0.0.1:$port/two/device"
+    jq -e '.health == "ok"' "$T/device"
+    run_logged -0 curl -sf "http://127.0.0.1:$port/ui/mounts.json"
+    assert_eq "$output" '["one", "two"]'
+    kill "$server"
+    wait_exit "$server"
+    MOUNT_LINES=${MOUNT_LINES%two*}
     end_entrypoint
 }
 
