@@ -272,3 +272,49 @@ make_odd_stores() {
     process_lives "$SERVER"
     ask 200 host/weights/state
 }
+
+# Sets STAND_IN, a directory with the tree of a store that has an id, and ID.
+make_stand_in() {
+    STAND_IN=$T/stand-in ID=0123456789abcdef0123456789abcdef
+    mkdir -p "$STAND_IN/weights/by-id/$ID"/{allocations,files/one}
+    head -c 3000000 /dev/urandom >"$STAND_IN/weights/by-id/$ID/allocations/0"
+    echo '{}' >"$STAND_IN/weights/by-id/$ID/files/one/x.json"
+    echo COMMITTED >"$STAND_IN/weights/state"
+    chmod -R a+rX "$STAND_IN"
+}
+
+asked_for() { # REGEX: how often, in the source's log
+    grep -cE "\"GET $1 " "$T/access.log" || true
+}
+
+@test "a cache in between asks the source once for bytes by their id, and each time for anything else" {
+    requires nginx curl
+    local source cache
+    make_stand_in
+    source=$(free_port) cache=$(free_port)
+    "$GMSFS" web --print --listen "127.0.0.1:$source" --access-log "$T/access.log" host="$STAND_IN" >"$T/source"
+    start_nginx source-server "$T/source" "$source"
+    # The manual's own example.
+    sed -n '/^proxy_cache_path/,/^\.Ed/p' "$ROOT/man/gmsfs-web.8" | sed '$d' |
+        sed "s|10.0.0.1:24673|127.0.0.1:$source|; s|listen 24673|listen 127.0.0.1:$cache|; s|/var/cache/gmsfs|$T/cache|" >"$T/between"
+    start_nginx cache-server "$T/between" "$cache"
+    SERVED=http://127.0.0.1:$cache
+    for _ in 1 2 3; do
+        ask 206 "host/weights/by-id/$ID/allocations/0" -r 1000000-1999999
+        has_header 'Cache-Control: public, max-age=31536000, immutable'
+        cmp "$T/body" <(tail -c +1000001 "$STAND_IN/weights/by-id/$ID/allocations/0" | head -c 1000000)
+        ask 200 "host/weights/by-id/$ID/files/one/x.json"
+        ask 404 "host/weights/by-id/$ID/allocations/1"
+        has_header 'Cache-Control: no-store'
+        ask 200 host/weights/state
+    done
+    ask 206 "host/weights/by-id/$ID/allocations/0" -r 0-999999
+    cmp "$T/body" <(head -c 1000000 "$STAND_IN/weights/by-id/$ID/allocations/0")
+    assert_eq "$(asked_for ".*/$ID/allocations/0")" 2 'requests for bytes by their id'
+    assert_eq "$(asked_for ".*/$ID/files/one/x.json")" 1 'requests for a file by its id'
+    assert_eq "$(asked_for ".*/$ID/allocations/1")" 3 'requests for missing bytes'
+    assert_eq "$(asked_for /host/weights/state)" 3 'requests for the state'
+    ask 404 "host/weights/by-id/${ID^^}/allocations/0"
+    ask 404 "host/weights/by-id/$ID/lock"
+    ask 404 "host/weights/by-id/"
+}

@@ -267,17 +267,8 @@ entry_says() { # PID REGEX
     ((${#words[@]} == 4)) || fail "the file's head does not tell how it is made"
     run_logged -0 "$GMSFS" web "${words[@]}"
     diff <(sed '1,/^$/d' "$conf") - <<<"$output"
-    mkdir "$T/own"
-    cat >"$T/nginx.conf" <<END
-pid $T/own/pid;
-events { }
-http {
-    client_body_temp_path $T/own/1; proxy_temp_path $T/own/2; fastcgi_temp_path $T/own/3;
-    uwsgi_temp_path $T/own/4; scgi_temp_path $T/own/5;
-    include $conf;
-}
-END
-    PATH=$PATH:/usr/sbin run_logged -0 nginx -t -e stderr -c "$T/nginx.conf"
+    write_nginx try "$conf"
+    run_logged -0 nginx -t -e stderr -c "$T/try.conf"
 }
 
 @test "Kubernetes' schemas take every file" {
@@ -287,9 +278,9 @@ END
         [[ $file != */kustomization.yaml ]] || continue
         run_logged -0 kubernetes-validate --strict "$file"
     done
-    for file in $(sed -n 's/^  - //p' "$ROOT/packaging/kubernetes/kustomization.yaml"); do
+    while read -r file; do
         [[ -r $ROOT/packaging/kubernetes/$file ]]
-    done
+    done < <(sed -n 's/^  - //p' "$ROOT/packaging/kubernetes/kustomization.yaml")
 }
 
 @test "the container's entry point waits for all mounts, then serves them" {

@@ -24,6 +24,34 @@ serve() {
     fail "gmsfs web did not start"
 }
 
+# write_nginx NAME FILE: $T/NAME.conf, a configuration of another nginx that includes FILE in its http block
+write_nginx() {
+    PATH=$PATH:/usr/sbin
+    mkdir "$T/$1"
+    cat >"$T/$1.conf" <<END
+daemon off;
+pid $T/$1/pid;
+events { }
+http {
+    client_body_temp_path $T/$1/1; proxy_temp_path $T/$1/2; fastcgi_temp_path $T/$1/3;
+    uwsgi_temp_path $T/$1/4; scgi_temp_path $T/$1/5;
+    include $2;
+}
+END
+}
+
+# start_nginx NAME FILE PORT: another nginx; its pid goes to NGINXES
+NGINXES=()
+start_nginx() {
+    write_nginx "$1" "$2"
+    spawn nginx -e stderr -c "$T/$1.conf"
+    NGINXES+=("$SPAWNED")
+    wait_until 10 curl -s -o /dev/null "http://127.0.0.1:$3/" || {
+        output_of "$SPAWNED" >&2
+        return 1
+    }
+}
+
 server_decided() {
     process_gone "$SERVER" || curl -sk --max-time 2 -o /dev/null "$SERVED/"
     # A certificate that it asks for: the handshake fails, but it is there.
@@ -57,6 +85,11 @@ stop_serving() {
 
 # The processes that serve would outlive one that is killed.
 served_teardown() {
+    local server
     [[ -z $SERVER ]] || stop_serving || true
+    for server in "${NGINXES[@]}"; do
+        kill "$server"
+        wait_exit "$server" 5 || true
+    done
     common_teardown
 }
