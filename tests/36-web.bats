@@ -104,7 +104,7 @@ leaves_nothing() {
     has_header 'Location: /ui/'
 }
 
-@test "what a writer has, or nobody, is 503 and 404" {
+@test "a store that a writer has is 503, a missing file 404" {
     start_weights size=64M
     commit_model
     serve host="$M"
@@ -213,7 +213,7 @@ leaves_nothing() {
     MOUNT_VIA=("${AS_USER[@]}")
     start_mount size=64M,no_allow_other
     run_logged -1 "$GMSFS" web --user daemon "$M"
-    assert_match "$output" 'closed to the user daemon .* allow_other'
+    assert_match "$output" 'closed to the user that serves .*allow_other'
     chmod 1777 "$T"
     SERVE_VIA=("${AS_USER[@]}")
     serve host="$M"
@@ -271,6 +271,27 @@ make_odd_stores() {
     output_of "$SPAWNED" | tail -n 1
     process_lives "$SERVER"
     ask 200 host/weights/state
+}
+
+@test "a mount at an odd path is served, also after it was gone" {
+    requires fuse
+    local at="$T/o d;{}'\$x\"#\\"
+    mkdir "$at"
+    start_mount size=64M "$at"
+    mkdir "$M/first"
+    serve odd="$M"
+    ask 200 odd/first/state
+    assert_eq "$(cat "$T/body")" EMPTY
+    kill_last_worker
+    expect_death "$M"
+    wait_until_any 10 process_gone "$KEEPER"
+    ask 404 odd/first/state
+    umount -l "$M" || true
+    rm -f "$GMSFS_LAST_WORKER"
+    start_mount size=64M "$at"
+    mkdir "$M/second"
+    ask 200 odd/second/state
+    ask 404 odd/first/state
 }
 
 # Sets STAND_IN, a directory with the tree of a store that has an id, and ID.

@@ -89,22 +89,19 @@ static void web_look_as_user(const void *context, int to)
 int web_check_mount(const char *path, const struct web_user *user)
 {
     struct web_look look = {.path = path, .user = user};
-    int error, seen = 0;
+    int seen = 0, error = child_ask(web_look_as_user, &look, LOOK_MS, &seen);
 
-    error = child_ask(web_look_as_user, &look, LOOK_MS, &seen);
+    if (error == 0 && seen == EACCES) {
+        cli_error("'%s' is closed to the user that serves (%u); mount it with -o allow_other, or "
+                  "serve it as the user that mounted it",
+                  path, (unsigned)user->uid);
+        return CLI_FAILURE;
+    }
     if (error == -ETIMEDOUT)
         cli_error("warning: '%s' does not answer; it is served once it does", path);
-    else if (error)
-        return cli_error("cannot look into '%s': %s", path, strerror(-error)), CLI_FAILURE;
-    else if (seen == EACCES) {
-        cli_error(
-            "'%s' is closed to the user %s that serves; mount it with -o allow_other, or serve "
-            "it as the user that mounted it",
-            path, user->name ? user->name : "");
-        return CLI_FAILURE;
-    } else if (seen)
-        cli_error("warning: '%s' cannot be read (%s); it is served once it can", path,
-                  strerror(seen));
+    else if (error || seen)
+        cli_error("warning: '%s' cannot be read (%s); it is served once it can be", path,
+                  strerror(error ? -error : seen));
     return CLI_OK;
 }
 
