@@ -183,6 +183,54 @@ leaves_nothing() {
     ask 200 host/weights/info -k --cert "$T/client.pem" --key "$T/client.key" -H 'Host: any.example'
 }
 
+@test "a client that asks too much at a time is told to come again" {
+    start_weights size=64M
+    exec 9<>"$W/lock"
+    truncate -s 48M "$W/allocations/a"
+    echo 1 >"$W/commit"
+    exec 9>&-
+    serve host="$M"
+    run_logged -0 python3 - "$PORT" <<'END'
+import socket, sys
+request = b"GET /host/weights/allocations/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+def ask(source):
+    connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])), source_address=(source, 0))
+    connection.sendall(request)
+    return connection, connection.recv(4096)
+held = [ask("127.0.2.1") for _ in range(32)]
+assert all(answer.startswith(b"HTTP/1.1 200 ") for _, answer in held), held
+_, answer = ask("127.0.2.1")
+assert answer.startswith(b"HTTP/1.1 429 ") and b"\r\nRetry-After: 1\r\n" in answer, answer
+assert ask("127.0.2.2")[1].startswith(b"HTTP/1.1 200 ")
+held.pop()[0].close()
+while not ask("127.0.2.1")[1].startswith(b"HTTP/1.1 200 "):
+    pass
+END
+}
+
+@test "pages come with a strict policy, and are looked for beside this program" {
+    start_mount size=64M
+    mkdir "$T/pages"
+    echo '<p>page' >"$T/pages/index.html"
+    echo 'one()' >"$T/pages/page.js"
+    serve --pages "$T/pages" host="$M"
+    ask 200 ui/
+    assert_eq "$(cat "$T/body")" '<p>page'
+    has_header 'Content-Type: text/html; charset=utf-8'
+    has_header "Content-Security-Policy: default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    has_header 'Cache-Control: no-cache'
+    ask 200 ui/page.js
+    has_header 'Content-Type: text/javascript; charset=utf-8'
+    ask 404 ui/none.html
+    ask 200 ui/mounts.json
+    stop_serving
+    mkdir -p "$T/usr/bin" "$T/usr/share/gmsfs"
+    cp "$GMSFS" "$T/usr/bin/gmsfs"
+    cp -r "$T/pages" "$T/usr/share/gmsfs/web"
+    GMSFS=$T/usr/bin/gmsfs serve host="$M"
+    ask 200 ui/page.js
+}
+
 @test "wrong orders are refused with the way out" {
     start_mount size=64M
     local word text

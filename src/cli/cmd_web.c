@@ -107,8 +107,8 @@ static int web_check_secure(const struct web_order *order)
 
 /* ---- files and mounts ----------------------------------------------------------------------- */
 
-/* Makes the path of a file absolute. Links stay, for certificates are renewed behind them. What is
- * only printed is absolute, and need not exist. */
+/* Makes the path of a file absolute. Links stay, for certificates are renewed behind them. A path
+ * for --print is absolute already, and need not exist. */
 static int web_take_file(const char *option, const char *path, bool is_printed, const char **at)
 {
     char directory[PATH_MAX], *absolute;

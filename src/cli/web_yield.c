@@ -85,7 +85,7 @@ static bool yield_is_due(const struct web *web, uid_t uid)
     return false;
 }
 
-/* Removes what nginx and web_start() make in the directory. */
+/* Removes the files of nginx and of web_start(), and the directory. */
 static void yield_clean(const char *directory)
 {
     static const char *const files[] = {"nginx.conf", "nginx.pid"};

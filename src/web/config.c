@@ -130,6 +130,7 @@ static const char pages[] = "        types {\n"
                             "            text/plain txt;\n"
                             "        }\n"
                             "        charset utf-8;\n"
+                            "        charset_types text/css text/javascript text/plain;\n"
                             "        index index.html;\n"
                             "        sendfile on;\n";
 

@@ -3,7 +3,7 @@
  * web - the configuration with which nginx serves mounts, and the rule by which it makes way
  *
  * For `gmsfs web`. Pure. The server reads files of the mounts and has no other way to them, so the
- * rights are those of its user. What it sends is decided here alone: web_write() lists the files of
+ * rights are those of its user. web_write() alone decides which of them are sent: it lists files of
  * mounts and stores, and every other path is 404.
  */
 #ifndef GMSFS_WEB_WEB_H
@@ -20,7 +20,7 @@
 #define WEB_STORE_BYTES 256u /* for a store's name and a NUL */
 #define WEB_CUT_AFTER_S 10u  /* the time that answers under way have after a reload */
 
-/* A mount in the addresses: /NAME/... shows what lies at the path. */
+/* A mount in the addresses: /NAME/... shows files below the path. */
 struct web_mount {
     const char *name; /* as web_check_name() allows */
     const char *path; /* absolute */
