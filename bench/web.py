@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store through gmsfs web, beside a file in memory through the same nginx; called by bench/run.
 
+    web.py --name STORE           has the writer's working copy show its allocation a as files/file
     web.py GMSFS MOUNT STORE FILE
 
-FILE is in memory, alone in its folder; the immutable STORE of MOUNT has the same bytes in allocations/a.
+FILE is in memory, alone in its folder; the immutable STORE of MOUNT has the same bytes as files/file.
 """
 
 import getpass
@@ -31,11 +32,20 @@ def measure(run):
     return time.perf_counter() - begin
 
 
+def name_file(store):
+    entry = store / "metadata/gmsfs:file:file"
+    entry.write_text(f'{{"bytes":{(store / "allocations/a").stat().st_size}}}')
+    os.setxattr(entry, "user.gmsfs.allocation", b"a")
+    os.setxattr(entry, "user.gmsfs.offset", b"0")
+
+
 def main():
+    if sys.argv[1] == "--name":
+        return name_file(pathlib.Path(sys.argv[2]))
     gmsfs, mount, store, file = sys.argv[1], sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4])
     address = f"127.0.0.1:{20000 + os.getpid() % 10000}"
     size = file.stat().st_size
-    ours, floor = f"http://{address}/m/{store}/allocations/a", f"http://{address}/ui/{file.name}"
+    ours, floor = f"http://{address}/m/{store}/files/file", f"http://{address}/ui/{file.name}"
     server = subprocess.Popen([gmsfs, "web", "--listen", address, "--pages", file.parent, f"m={mount}",
                                *(["--user", "nobody"] if getpass.getuser() == "root" else [])],
                               stdout=subprocess.DEVNULL)
