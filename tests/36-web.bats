@@ -183,6 +183,21 @@ leaves_nothing() {
     ask 200 host/weights/info -k --cert "$T/client.pem" --key "$T/client.key" -H 'Host: any.example'
 }
 
+no_answer() {
+    ! curl -s -o /dev/null "$SERVED/"
+}
+
+@test "a server that is killed leaves no process and no file" {
+    start_weights size=64M
+    serve host="$M"
+    sleep 4 # it has seen its processes
+    kill -KILL "$SERVER"
+    wait_exit "$SERVER"
+    SERVER=''
+    wait_until 5 no_answer
+    wait_until 5 leaves_nothing
+}
+
 @test "a client that asks too much at a time is told to come again" {
     start_weights size=64M
     exec 9<>"$W/lock"

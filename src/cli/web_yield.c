@@ -5,7 +5,8 @@
  * A process of nginx reads many files of a store at once, and all of them are one session: each
  * further open joins it, also while a writer waits, so one slow client is enough to keep the
  * lock. A reload (SIGHUP) starts new processes, whose opens queue behind the writer, and gives the
- * answers under way WEB_CUT_AFTER_S.
+ * answers under way WEB_CUT_AFTER_S. Where nginx is killed, its processes would serve on, without
+ * this rule and without an end, so they are ended.
  */
 #include "base/child.h"
 #include "base/file_io.h"
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,6 +27,7 @@
 #define LOOK_MS      2000
 #define PATIENCE_MS  5000u
 #define MOST_BYTES   (64u << 20)
+#define MAX_WORKERS  (4 * WEB_WORKERS) /* those of two reloads, and more */
 
 struct yield_look {
     const char *path;
@@ -85,6 +88,38 @@ static bool yield_is_due(const struct web *web, uid_t uid)
     return false;
 }
 
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* The processes of nginx, by pidfds: a number would soon be another process's. */
+struct yield_workers {
+    int fds[MAX_WORKERS];
+    size_t count;
+};
+
+static void yield_note_workers(struct yield_workers *workers, pid_t nginx)
+{
+    SCOPED_FILE FILE *children = NULL;
+    char path[64];
+    long pid;
+
+    while (workers->count > 0)
+        close(workers->fds[--workers->count]);
+    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)nginx, (long)nginx);
+    children = fopen(path, "re");
+    while (children && workers->count < MAX_WORKERS && fscanf(children, "%ld", &pid) == 1) {
+        int fd = pid == getpid() ? -1 : (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+
+        if (fd >= 0)
+            workers->fds[workers->count++] = fd;
+    }
+}
+
+static void yield_end_workers(const struct yield_workers *workers)
+{
+    for (size_t i = 0; i < workers->count; i++)
+        syscall(SYS_pidfd_send_signal, workers->fds[i], SIGTERM, NULL, 0);
+}
+
 /* Removes the files of nginx and of web_start(), and the directory. */
 static void yield_clean(const char *directory)
 {
@@ -122,6 +157,7 @@ static bool yield_wait(pid_t nginx, unsigned seconds)
 
 void web_stand_beside(const struct web *web, const char *directory, uid_t uid, pid_t nginx)
 {
+    struct yield_workers workers = {.count = 0};
     sigset_t signals;
 
     /* Its end is that of nginx; a terminal sends Ctrl-C to both. */
@@ -130,12 +166,14 @@ void web_stand_beside(const struct web *web, const char *directory, uid_t uid, p
     prctl(PR_SET_PDEATHSIG, SIGUSR2);
     prctl(PR_SET_NAME, "gmsfs-web");
     while (!yield_wait(nginx, LOOK_EVERY_S)) {
+        yield_note_workers(&workers, nginx);
         if (!yield_has_begun(directory) || !yield_is_due(web, uid) || getppid() != nginx)
             continue;
         kill(nginx, SIGHUP);
         if (yield_wait(nginx, WEB_CUT_AFTER_S))
             break;
     }
+    yield_end_workers(&workers);
     yield_clean(directory);
     _exit(EXIT_SUCCESS);
 }
