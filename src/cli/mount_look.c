@@ -183,7 +183,8 @@ static json_t *look_failed(const char *health, int error)
     return look;
 }
 
-static json_t *look_now(const char *path)
+/* Writes a blank, which JSON may begin with, once the mount has answered. */
+static json_t *look_now(const char *path, int to)
 {
     const char *health;
     json_t *device, *look, *stores;
@@ -191,6 +192,7 @@ static json_t *look_now(const char *path)
 
     if (error)
         return look_failed(look_health(error), error);
+    file_write(to, "\n", 1);
     stores = json_array();
     error = look_at_stores(path, stores);
     health = store_json_text(device, "health");
@@ -203,7 +205,7 @@ static json_t *look_now(const char *path)
 
 static void look_child(const void *path, int fd)
 {
-    json_t *look = look_now(path);
+    json_t *look = look_now(path, fd);
     char *text = look ? json_dumps(look, JSON_COMPACT) : NULL;
 
     if (text)

@@ -37,7 +37,7 @@ struct mount_look {
     int error; /* why there is no child; 0: there is one */
     int fd;    /* for poll(2); -1: none */
     char *text;
-    size_t used;
+    size_t used; /* 0: the mount has not answered yet */
 };
 
 void mount_look_start(struct mount_look *look, const struct mount *mount);
