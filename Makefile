@@ -95,9 +95,9 @@ WARNINGS += -Werror
 endif
 
 # Asked once, and only when something is compiled or linked: `make help` needs no packages.
-# libcurl is opened at run time: only its headers are used.
+# libcurl and ncurses are opened at run time: only their headers are used.
 PKGS       := fuse3 libxxhash jansson libnghttp2 expat nettle
-HEADERS_OF := libcurl
+HEADERS_OF := libcurl ncursesw
 MSGPACK     = $(eval MSGPACK := $$(shell $(PKG_CONFIG) --exists msgpack-c && echo msgpack-c \
 	|| echo msgpack))$(MSGPACK)
 PKG_CFLAGS  = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) $(HEADERS_OF) $(MSGPACK)))$(PKG_CFLAGS)

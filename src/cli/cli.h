@@ -71,6 +71,7 @@ extern const struct cli_command cmd_run;
 extern const struct cli_command cmd_save;
 extern const struct cli_command cmd_status;
 extern const struct cli_command cmd_sum;
+extern const struct cli_command cmd_top;
 extern const struct cli_command cmd_triton;
 extern const struct cli_command cmd_umount;
 extern const struct cli_command cmd_upgrade;
