@@ -56,7 +56,7 @@ static int run(const struct cli_command *command, const char *const *words)
     char *argv[MOST_WORDS + 1];
     int argc = 0;
 
-    for (; words[argc] && argc < MOST_WORDS; argc++)
+    for (; argc < MOST_WORDS && words[argc]; argc++)
         argv[argc] = (char *)words[argc];
     argv[argc] = NULL;
     optind = 0; /* getopt begins anew */

@@ -137,9 +137,11 @@ static void make_rows(struct top *top)
     if (ARRAY_RESERVE(top->rows, top->row_room, count) != 0 ||
         ARRAY_RESERVE(top->shown, top->shown_room, count) != 0)
         return;
-    for (size_t i = 0; i < top->mount_count; i++)
-        json_array_foreach (json_object_get(top->mounts[i].look, "stores"), j, store)
+    for (size_t i = 0; i < top->mount_count; i++) {
+        json_array_foreach (json_object_get(top->mounts[i].look, "stores"), j, store) {
             add_row(top, i, store);
+        }
+    }
     rows_arrange(top);
 }
 
