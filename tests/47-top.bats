@@ -298,6 +298,9 @@ order_is() {
     shows '^\?\[31mred\? +EMPTY +0 B - '
     shows $'^e\u0301\u6a21 +EMPTY +0 B - '
     shows '^a\?+b +EMPTY +0 B - '
+    "${TMUX_AT[@]}" kill-server
+    open_terminal 80x24 env LC_ALL=C "$GMSFS" top "$M"
+    shows '^e\?\? +EMPTY +0 B - '
 }
 
 @test "without a terminal top names the command for pipes" {

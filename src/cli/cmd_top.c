@@ -6,9 +6,10 @@
 
 #include "base/failure.h"
 
-#include <limits.h>
+#include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -156,6 +157,14 @@ static void top_print_keys(void)
         printf("  %-12s %s\n", help->keys, help->text);
 }
 
+/* Takes the characters of the locale, and their widths, for names are UTF-8; of another locale only
+ * ASCII is sure. */
+static void set_characters(void)
+{
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C");
+}
+
 static int top_run(int argc, char **argv)
 {
     struct top_command command = {.delay_ms = DEFAULT_DELAY_MS};
@@ -165,7 +174,7 @@ static int top_run(int argc, char **argv)
         top_print_keys();
     if (status != CLI_OK)
         return status;
-    setlocale(LC_CTYPE, ""); /* characters of names, and their widths */
+    set_characters();
     command.top = top_new();
     if (!command.top)
         return cli_out_of_memory();
