@@ -318,6 +318,17 @@ order_is() {
     run_logged -2 "$GMSFS" top -d x
 }
 
+@test "without ncurses top names the package, and the command that needs none" {
+    requires mountns root
+    start_mount size=32M
+    local library
+    library=$(realpath "$(ldconfig -p | awk '$1 == "libncursesw.so.6" { print $NF; exit }')")
+    open_terminal 200x24 unshare --mount bash -c 'mount --bind /dev/null "$1" && exec "$2" top "$3"' _ \
+        "$library" "$GMSFS" "$M"
+    shows "libncursesw.so.6 is not installed.*apt-get install libncursesw6.*'gmsfs status --watch'"
+    shows '^the shell after: 1$'
+}
+
 @test "the manual has every key of top with the words of its help" {
     local help manual
     help=$("$GMSFS" top --help | awk 'on { keys = substr($0, 3, 12); sub(/ +$/, "", keys)

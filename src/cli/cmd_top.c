@@ -187,7 +187,7 @@ static int top_run(int argc, char **argv)
 
 const struct cli_command cmd_top = {
     .name = "top",
-    .summary = "show mounts and stores on a terminal, with keys to sort, filter and act",
+    .summary = "show mounts and stores on a terminal, with keys that act",
     .usage = usage,
     .options = options,
     .column = 26,

@@ -480,3 +480,29 @@ TAP_TEST(a_long_message_and_a_way_out_are_read_whole)
     check_str(get_line(3), "/b/gpu0 is being looked at");
     top_free(top);
 }
+
+TAP_TEST(any_keys_on_any_screens_are_survived)
+{
+    static const char *const looks[] = {
+        three,
+        "",
+        "{'name': 'only', 'state': 'RO', 'sessions': [{'id': '9', 'mode': '', 'status': 'held'}]}",
+        "{'name': 'x', 'error': 'no', 'errno': 'EACCES', 'sessions': []}, {}",
+        "{'name': 7, 'moving': {'to': 5}, 'residency': [1, 'device', 'host', 'disk'], 'sessions': "
+        "3}",
+    };
+    struct top *top = open_top("", three);
+
+    srand(1);
+    for (int i = 0; i < 20000; i++) {
+        unsigned key = (unsigned)rand() % (TOP_OTHER + 1);
+
+        top_press(top, key ? key : 1);
+        if (i % 50 == 0)
+            top_take_look(top, 0, make_look("", looks[(unsigned)rand() % 5]), NULL,
+                          NOW_MS + (unsigned)i);
+        if (i % 10 == 0)
+            draw(top, 1 + (unsigned)rand() % 50, 1 + (unsigned)rand() % 120);
+    }
+    top_free(top);
+}
