@@ -99,7 +99,7 @@ order_is() {
     hold open "$M/weights/ctl" r acquire ro 0
     keys Down
     shows '^ weights  1 holder, 0 waiters '
-    shows "^ +[0-9]+ RO +held +$HOLDER +0 +[0-9]+ s gmsctl\$"
+    shows "^ +[0-9]+ RO +held +pid $HOLDER +uid 0 +[0-9]+ s gmsctl\$"
     shows '^weights +RO .* 1 +0 +- default$'
     mkdir "$M/new" # by the interval
     shows '^new +EMPTY '

@@ -36,7 +36,7 @@ static void put_store_title(struct top *top, const struct row *row)
                  row->holders == 1 ? "" : "s", row->waiters, row->waiters == 1 ? "" : "s");
     put_move(screen, row);
     screen_print(screen, STYLE_TITLE,
-                 "  generation %" PRIu64 ", %" PRIu64 " allocations, %" PRIu64 " entries",
+                 "  generation %" PRIu64 ", allocations %" PRIu64 ", entries %" PRIu64,
                  look_number(row->json, "generation"), look_number(row->json, "allocations"),
                  look_number(row->json, "entries"));
 }
@@ -53,15 +53,36 @@ static void put_session(struct top *top, const json_t *session, bool is_chosen, 
     screen_field(screen, style, look_text(session, "mode"), 7, false);
     screen_put(screen, style, " ");
     screen_field(screen, style, look_text(session, "status"), 7, false);
-    snprintf(number, sizeof(number), " %" PRIu64, look_number(session, "pid"));
-    screen_field(screen, style, number, 9, true);
-    snprintf(number, sizeof(number), " %" PRIu64, look_number(session, "uid"));
-    screen_field(screen, style, number, 7, true);
+    snprintf(number, sizeof(number), " pid %" PRIu64, look_number(session, "pid"));
+    screen_field(screen, style, number, 12, false);
+    snprintf(number, sizeof(number), " uid %" PRIu64, look_number(session, "uid"));
+    screen_field(screen, style, number, 10, false);
     rows_format_age(now_ms > since_ms ? now_ms - since_ms : 0, age);
     screen_field(screen, style, age, 8, true);
     screen_print(screen, style, " %s", look_text(session, "comm"));
     if (is_chosen)
         screen_fill(screen, style, screen->columns);
+}
+
+static void put_trouble(struct screen *screen, unsigned end, const char *what, const char *text)
+{
+    if (!*text || screen->at >= end)
+        return;
+    screen_print(screen, STYLE_WARNING, " %s: %s", what, text);
+    screen_next(screen);
+}
+
+/* What the mount tells of a store that does not get on. */
+static void put_troubles(struct screen *screen, const json_t *store, unsigned end)
+{
+    const json_t *obstacle = json_object_get(store, "obstacle");
+    char what[TEXT_BYTES];
+
+    put_trouble(screen, end, "cannot be read", look_text(store, "error"));
+    put_trouble(screen, end, "waits for memory behind", look_text(store, "behind"));
+    snprintf(what, sizeof(what), "not moved to %.16s", look_text(obstacle, "to"));
+    put_trouble(screen, end, what, look_text(obstacle, "text"));
+    put_trouble(screen, end, "last commit refused", look_text(store, "last_error"));
 }
 
 /* Returns the first row to show, so that the chosen one is among `room`. */
@@ -93,10 +114,8 @@ void draw_sessions(struct top *top, unsigned room, uint64_t now_ms)
                     now_ms);
         screen_next(screen);
     }
-    if (row && json_object_get(row->json, "error")) {
-        screen_print(screen, STYLE_BAD, " cannot be read: %s (%s)", look_text(row->json, "error"),
-                     look_text(row->json, "errno"));
-    }
+    if (row && screen->at < end)
+        put_troubles(screen, row->json, end);
     screen_go(screen, end);
 }
 

@@ -235,7 +235,8 @@ TAP_TEST(of_several_sessions_one_is_chosen_first)
     press(top, "jr");
     draw(top, ROWS, WIDE);
     check_str(get_line(ROWS - 1), " several sessions: choose one, then r again");
-    check_str(get_line(14), "      7 RO      held          12      0   1 min vllm");
+    check_str(get_line(14), "      7 RO      held    pid 12      uid 0       1 min vllm");
+    check_str(get_line(15), "     w3 RW      waiting pid 13      uid 1000     10 s train");
     press(top, "jr");
     draw(top, ROWS, WIDE);
     check_str(get_line(ROWS - 1), " revoke waiter w3 (RW, pid 13 train) of adapters? y/N");
@@ -363,6 +364,19 @@ TAP_TEST(the_rate_of_a_move_comes_from_two_looks)
         check_int(strstr(shown, "0 waiters  copied to host: 0 B of 100.0 MiB  gen") != NULL, !i);
         check_int(strstr(shown, "copied to host: 50.0 MiB of 100.0 MiB, 100.0 MiB/s") != NULL, i);
     }
+    top_free(top);
+}
+
+TAP_TEST(a_store_that_does_not_get_on_tells_why)
+{
+    struct top *top = open_top(
+        "", "{'name': 'w', 'sessions': [], 'behind': 'kv', 'obstacle': {'to': 'host', 'text': "
+            "'the host is full'}, 'last_error': 'no tensors'}");
+
+    draw(top, ROWS, WIDE);
+    check_str(get_line(14), " waits for memory behind: kv");
+    check_str(get_line(15), " not moved to host: the host is full");
+    check_str(get_line(16), " last commit refused: no tensors");
     top_free(top);
 }
 
