@@ -42,6 +42,22 @@ metric() { # SAMPLE: its value
     assert_eq "$(metric recovery_seconds_sum)" "$(metric last_recovery_seconds)"
 }
 
+@test "requests are counted by kind, with their time in the loop" {
+    start_mount size=16M
+    ctl mkdir "$M/other"
+    local before
+    before=$(metric 'requests_total{kind="mkdir"}')
+    assert_eq "$before" 1
+    ctl mkdir "$M/third"
+    kill_worker
+    assert_eq "$(metric 'requests_total{kind="mkdir"}')" 2
+    assert_match "$(metric 'request_loop_seconds_total{kind="mkdir"}')" '^0\.0*[1-9]'
+    # One text's numbers fit together.
+    cat "$M/metrics" >"$T/metrics"
+    assert_eq "$(sed -n 's/^gmsfs_request_loop_seconds_count //p' "$T/metrics")" \
+        "$(awk '/^gmsfs_requests_total/ { sum += $2 } END { print sum }' "$T/metrics")"
+}
+
 @test "counters go on when a worker is replaced" {
     start_mount size=16M,audit="$T/audit"
     W=$M/weights

@@ -177,6 +177,7 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
         .ledger = worker->setup->ledger,
+        .counts = &get_counts(worker)->fs,
         .fuse_fd = fuse_fd,
         .mountpoint = worker->setup->mountpoint,
         .allow_other = worker->setup->allow_other,

@@ -14,6 +14,7 @@
 #include "daemon/transaction.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
+#include "fs/fs.h"
 #include "vmm/headroom.h"
 #include "vmm/room.h"
 
@@ -39,6 +40,10 @@ struct worker_counts {
     union {
         struct audit_numbers audit;
         uint8_t audit_room[64];
+    };
+    union {
+        struct fs_counts fs;
+        uint8_t fs_room[1280];
     };
 };
 

@@ -8,6 +8,7 @@
  */
 #include "fs/fs_internal.h"
 
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
 #include "base/probe.h"
@@ -313,7 +314,8 @@ static void refuse(struct connection *connection, struct fds_received *received)
 static void serve(struct connection *connection, struct fds_received *received)
 {
     const struct gmsfs_fds_request *request = &received->request;
-    uint64_t holder;
+    struct fs *fs = connection->fs;
+    uint64_t holder, began_us = clock_now_us();
     int error;
     fds_work_for(connection, request->op);
     PROBE_REQUEST(connection->answer.asker, PROBE_FDS, request->op, connection->uid);
@@ -360,6 +362,7 @@ static void serve(struct connection *connection, struct fds_received *received)
     default:
         fence(connection, request);
     }
+    fs_count_request(fs, FS_COUNTED_FDS, began_us);
 }
 
 /* Refuses without receiving descriptors, because workers died as they received from this process;

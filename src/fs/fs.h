@@ -11,6 +11,7 @@
 #define GMSFS_FS_FS_H
 
 #include "base/event.h"
+#include "base/histogram.h"
 #include "base/log.h"
 #include "service/service.h"
 
@@ -219,8 +220,22 @@ int fs_ledger_map(int fd, struct fs_ledger **ledger);
 int fs_ledger_grow(int fd, struct fs_ledger **ledger);
 size_t fs_ledger_bytes(const struct fs_ledger *ledger);
 
+/* Requests by FUSE's opcode; those on `.fds` have a place that no opcode has. */
+#define FS_COUNTED_KINDS 64u
+#define FS_COUNTED_FDS   (FS_COUNTED_KINDS - 1)
+
+/* Numbers that only grow, from the mount's begin to its end: in memory that outlives the worker and
+ * that another build continues. Only append fields. */
+struct fs_counts {
+    struct {
+        uint64_t count, loop_us; /* time that the loop took for them */
+    } requests[FS_COUNTED_KINDS];
+    struct histogram loop_times; /* of all kinds */
+};
+
 struct fs_options {
     struct fs_ledger *ledger;
+    struct fs_counts *counts;
     int fuse_fd;            /* mounted already; becomes the session's */
     const char *mountpoint; /* for messages */
     bool allow_other;

@@ -124,6 +124,7 @@ struct fs {
     bool served_can_be_kept; /* it lies in a buffer of the session's size */
     struct service_admitted admitted; /* of the WRITE in work, before its turn */
     uint64_t served_since_ms;         /* when the request in work was read; 0: now */
+    uint64_t served_until_us;         /* when the last request's work in the loop ended */
     struct fs_ahead ahead;
     struct event_timeout backlog; /* requests wait without an event of the kernel */
     uint64_t answered_file;       /* the file whose open is being answered; 0: none */
@@ -203,6 +204,13 @@ void fs_kept_move(struct fs *fs, struct fs_kept_handle *kept, struct fs_kept_pos
  * again. True: it was. */
 bool fs_kept_return(struct fs *fs, struct fs_kept_handle *kept);
 const struct fs_kept_position *fs_kept_position(const struct fs_kept_handle *kept);
+
+/* request_counts.c */
+/* Counts a request whose work in the loop began at began_us and ends now, and returns the time.
+ * kind: FUSE's opcode, or FS_COUNTED_FDS */
+uint64_t fs_count_request(struct fs *fs, uint32_t kind, uint64_t began_us);
+/* Returns the name of the requests that are counted in this place of struct fs_counts. */
+const char *fs_count_name(uint32_t place);
 
 /* ---- requests (request.c) ---------------------------------------------------------------- */
 

@@ -132,7 +132,8 @@ static void serve_request(struct fs *fs)
 {
     const struct fuse_in_header *head = fs->served.mem;
     size_t size = fs->served.size;
-    uint64_t unique = size >= sizeof *head ? head->unique : 0;
+    uint64_t unique = size >= sizeof *head ? head->unique : 0, began_us = clock_now_us();
+    uint32_t opcode = size >= sizeof *head ? head->opcode : 0;
     fs_ledger_serve(fs, unique);
     if (unique)
         PROBE_REQUEST(unique & ~FS_RESENT_BIT, PROBE_FUSE, head->opcode, head->uid);
@@ -152,6 +153,7 @@ static void serve_request(struct fs *fs)
         end_session(fs, 0);
     service_forget_write(fs->service, &fs->admitted);
     fs->admitted = (struct service_admitted){0};
+    fs->served_until_us = fs_count_request(fs, opcode, began_us);
 }
 
 static void serve_buffer(struct fs *fs)
@@ -268,7 +270,7 @@ static void serve_one_client(struct fs *fs)
         fs->since_look++;
         served++;
         serve_buffer(fs);
-        if (clock_now_us() >= until_us)
+        if (fs->served_until_us >= until_us)
             break;
     }
     if (most > 1)

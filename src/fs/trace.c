@@ -48,12 +48,17 @@ static const char *const opcode_names[] = {
     [FUSE_RENAME2] = "rename2",
     [FUSE_LSEEK] = "lseek",
 };
+_Static_assert(sizeof opcode_names / sizeof opcode_names[0] < FS_COUNTED_FDS,
+               "every named opcode has a place of its own");
 
-static const char *get_opcode_name(uint32_t opcode)
+bool fs_trace_has_name(uint32_t opcode)
 {
-    const char *name =
-        opcode < sizeof opcode_names / sizeof opcode_names[0] ? opcode_names[opcode] : NULL;
-    return name ? name : "other";
+    return opcode < sizeof opcode_names / sizeof opcode_names[0] && opcode_names[opcode];
+}
+
+const char *fs_trace_opcode_name(uint32_t opcode)
+{
+    return fs_trace_has_name(opcode) ? opcode_names[opcode] : "other";
 }
 
 /* Copies the name that the request begins with; it is empty where the request has none. */
@@ -74,7 +79,7 @@ void fs_trace_request(const struct fs *fs, const void *request, size_t size)
     get_name(head, size, name);
     log_trace_request(fs->options.ledger->at[0],
                       "request %s node=0x%llx '%s' pid=%u uid=%u, %zu bytes",
-                      get_opcode_name(head->opcode), (unsigned long long)head->nodeid, name,
+                      fs_trace_opcode_name(head->opcode), (unsigned long long)head->nodeid, name,
                       head->pid, head->uid, size);
 }
 

@@ -10,6 +10,9 @@
 #include "base/log.h"
 #include "fs/fs_internal.h"
 
+bool fs_trace_has_name(uint32_t opcode);
+/* "other" if it has no name. */
+const char *fs_trace_opcode_name(uint32_t opcode);
 /* Writes a request of the kernel. A request shorter than its header is left out. */
 void fs_trace_request(const struct fs *fs, const void *request, size_t size);
 /* Writes an answer to the kernel. Notifications are left out. */

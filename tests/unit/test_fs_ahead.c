@@ -233,7 +233,9 @@ static void be_crowded(void)
 
 static void begin(void)
 {
-    struct fs_options options = {.mountpoint = "/played", .version = "test", .wait_max_ms = 1000};
+    static struct fs_counts counts;
+    struct fs_options options = {
+        .mountpoint = "/played", .version = "test", .wait_max_ms = 1000, .counts = &counts};
     const struct fuse_init_in init = {.major = FUSE_KERNEL_VERSION,
                                       .minor = MINOR,
                                       .flags = FUSE_ATOMIC_O_TRUNC | FUSE_MAX_PAGES};

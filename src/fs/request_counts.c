@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request_counts - requests by kind, and their time in the loop, for `metrics` */
+#include "base/clock.h"
+#include "base/number.h"
+#include "fs/fs_internal.h"
+#include "fs/trace.h"
+
+/* Kinds without a name are counted together, in the place of an opcode that there is not. */
+static uint32_t choose_place(uint32_t kind)
+{
+    return kind == FS_COUNTED_FDS || fs_trace_has_name(kind) ? kind : 0;
+}
+
+uint64_t fs_count_request(struct fs *fs, uint32_t kind, uint64_t began_us)
+{
+    struct fs_counts *counts = fs->options.counts;
+    uint64_t now_us = clock_now_us(), took_us = number_subtract(now_us, began_us);
+    uint32_t place = choose_place(kind);
+    counts->requests[place].count++;
+    counts->requests[place].loop_us += took_us;
+    histogram_add(&counts->loop_times, took_us);
+    return now_us;
+}
+
+const char *fs_count_name(uint32_t place)
+{
+    return place == FS_COUNTED_FDS ? ".fds" : fs_trace_opcode_name(place);
+}
