@@ -317,3 +317,32 @@ entry_says() { # PID REGEX
     run_logged ! entrypoint check
     assert_match "$output" "name the mounts in GMSFS_MOUNTS"
 }
+
+@test "the alerts are valid, come when they should, and go" {
+    requires promtool
+    cd "$ROOT/packaging/prometheus"
+    run_logged -0 promtool check rules gmsfs.rules.yml
+    run_logged -0 promtool test rules gmsfs.test.yml
+    # Each alert has a history in which it comes.
+    sed -n 's/^ *- alert: //p' gmsfs.rules.yml | sort >"$T/alerts"
+    awk '/alertname:/ { name = $NF } /exp_alerts:/ { print name }' gmsfs.test.yml | sort -u >"$T/tested"
+    run_logged -0 diff "$T/alerts" "$T/tested"
+    sed -n '/^```yaml$/,/^```$/p' README.md | sed '/^```/d' >"$T/prometheus.yml"
+    cp gmsfs.rules.yml "$T/"
+    run_logged -0 promtool check config "$T/prometheus.yml"
+}
+
+@test "alerts and dashboard ask for metrics that a mount has" {
+    start_mount size=16M,host_size=16M,audit="$T/audit"
+    {
+        sed -n 's/^ *expr: //p' "$ROOT/packaging/prometheus/gmsfs.rules.yml"
+        jq -er '[.. | .expr? // empty] | if length > 20 then .[] else error("too few") end' "$ROOT/packaging/grafana/gmsfs.json"
+    } >"$T/exprs"
+    grep -oE 'gmsfs_[a-z_]+' "$T/exprs" | sort -u >"$T/wanted"
+    sed -nE 's/^(gmsfs_[a-z_]+)[{ ].*/\1/p; s/^# TYPE (gmsfs_[a-z_]+) (counter|gauge)$/\1/p' "$M/metrics" | sort -u >"$T/there"
+    (($(wc -l <"$T/wanted") > 20))
+    run_logged -0 comm -23 "$T/wanted" "$T/there"
+    assert_eq "$output" ''
+    # The label's values that they name are some that there are.
+    grep -q '^gmsfs_device_health{health="ok"} 1$' "$M/metrics"
+}
