@@ -172,13 +172,8 @@ static int staging_begin_lane(void *shared, void **own)
 
 static int staging_end_lane(void *shared, void *own)
 {
-    struct staging_device *device = shared;
-    struct staging_lane *lane = own;
-    int error = device->kind->settle ? device->kind->settle(lane) : 0;
-
-    lane->left_bytes = 0;
-    staging_give_lane_back(lane);
-    return error;
+    (void)shared;
+    return staging_settle_lane(own);
 }
 
 void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,

@@ -126,22 +126,26 @@ static void cuda_prepare(struct staging_device *device, unsigned threads)
     own->buffer_bytes = share & ~(page - 1);
 }
 
+/* The context that this thread has; NULL: none of ours. A thread may have lanes of several GPUs. */
+static _Thread_local const struct drv_context *current;
+
 static int cuda_enter(struct staging_lane *lane)
 {
+    struct drv_context *context = cuda_device(lane->device)->context;
     int error;
 
-    if (cuda_lane(lane)->is_current)
+    if (current == context)
         return 0;
-    error = CALL(lane->device, DOING_OPEN, cuCtxSetCurrent, (cuda_device(lane->device)->context));
-    cuda_lane(lane)->is_current = error == 0;
+    error = CALL(lane->device, DOING_OPEN, cuCtxSetCurrent, (context));
+    current = error ? NULL : context;
     return error;
 }
 
 static void cuda_leave(struct staging_lane *lane)
 {
-    if (cuda_lane(lane)->is_current)
+    if (current)
         cuda_device(lane->device)->driver->cuCtxSetCurrent(NULL);
-    cuda_lane(lane)->is_current = false;
+    current = NULL;
 }
 
 static int stream_create(struct staging_device *device, struct drv_stream **stream)
@@ -518,7 +522,7 @@ static int cuda_next(struct staging_lane *lane, size_t size_bytes, const uint8_t
 {
     struct cuda_lane *own = cuda_lane(lane);
     struct cuda_buffer *buffer = &own->buffers[own->turn];
-    int error = 0;
+    int error = cuda_enter(lane);
 
     for (unsigned i = 0; !error && i < ring_size(own) && own->ahead_bytes < lane->left_bytes; i++) {
         unsigned index = (own->turn + i) % ring_size(own);

@@ -2,7 +2,7 @@
 /*
  * staging_cuda - a device and a lane for the memory of a CUDA GPU
  *
- * For staging_cuda.c alone, and its tests.
+ * For staging_cuda.c, relay.c and tests.
  */
 #ifndef GMSFS_MOVER_STAGING_CUDA_H
 #define GMSFS_MOVER_STAGING_CUDA_H
@@ -35,7 +35,6 @@ struct cuda_buffer {
 };
 
 struct cuda_lane {
-    bool is_current;           /* this thread has the device's context */
     struct drv_stream *stream; /* its own, or the device's */
     uint8_t *ring;             /* memory of the buffers; NULL: none yet */
     struct cuda_buffer buffers[STAGING_BUFFERS];

@@ -61,6 +61,16 @@ void staging_give_lane_back(struct staging_lane *lane)
     pthread_mutex_unlock(&staging->lock);
 }
 
+int staging_settle_lane(struct staging_lane *lane)
+{
+    const struct staging_kind *kind = lane->device->kind;
+    int error = kind->settle ? kind->settle(lane) : 0;
+
+    lane->left_bytes = 0;
+    staging_give_lane_back(lane);
+    return error;
+}
+
 unsigned staging_count_threads(const struct staging_kind *kind, uint64_t threads)
 {
     unsigned best = work_default_threads();

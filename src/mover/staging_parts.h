@@ -118,6 +118,8 @@ void staging_stay_near(const struct staging_device *device);
  * -ENOMEM. */
 int staging_take_lane(struct staging_device *device, bool anew, void **own);
 void staging_give_lane_back(struct staging_lane *lane);
+/* Waits until all bytes that the lane sent have arrived, and gives it back. */
+int staging_settle_lane(struct staging_lane *lane);
 
 /* ---- staging_warm.c ------------------------------------------------------------------------- */
 
