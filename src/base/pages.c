@@ -2,8 +2,10 @@
 #include "base/pages.h"
 
 #include <errno.h>
-#include <stdint.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* Linux 5.14. */
@@ -37,4 +39,13 @@ int pages_make(void *at, size_t bytes)
     if (madvise((void *)begin, (uintptr_t)at + bytes - begin, MADV_POPULATE_WRITE) < 0)
         return errno == EINVAL ? 0 : -errno;
     return 0;
+}
+
+bool pages_take_writes(int fd, uint64_t size_bytes)
+{
+    struct rlimit limit;
+    struct statfs system;
+
+    return fstatfs(fd, &system) == 0 && system.f_type != HUGETLBFS_MAGIC &&
+           getrlimit(RLIMIT_FSIZE, &limit) == 0 && size_bytes <= limit.rlim_cur;
 }

@@ -24,6 +24,7 @@ DRV_FUNCTION(cuDeviceGetAttribute, (int *value, enum drv_attribute attribute, dr
 DRV_FUNCTION(cuDeviceGetPCIBusId, (char *id, int id_bytes, drv_device device))
 DRV_FUNCTION(cuDeviceGetByPCIBusId, (drv_device *device, const char *id))
 DRV_FUNCTION(cuDeviceTotalMem_v2, (size_t *bytes, drv_device device))
+DRV_FUNCTION(cuDeviceCanAccessPeer, (int *can, drv_device device, drv_device peer))
 
 /* ---- physical memory: needs no context ------------------------------------------------------ */
 

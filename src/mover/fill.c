@@ -2,19 +2,17 @@
 #include "mover/fill.h"
 
 #include "base/file_io.h"
+#include "base/pages.h"
 #include "base/thread.h"
 #include "base/xxh3.h"
 #include "mover/supply.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 /* Bytes that go through a buffer, or are summed, stay in the processor's cache. */
@@ -43,16 +41,6 @@ struct filling {
 };
 
 /* ---- the sink ------------------------------------------------------------------------------ */
-
-/* Huge pages have no write(2), and RLIMIT_FSIZE refuses larger files. */
-static bool sink_is_written(int fd, uint64_t size_bytes)
-{
-    struct rlimit limit;
-    struct statfs system;
-
-    return fstatfs(fd, &system) == 0 && system.f_type != HUGETLBFS_MAGIC &&
-           getrlimit(RLIMIT_FSIZE, &limit) == 0 && size_bytes <= limit.rlim_cur;
-}
 
 static int sink_fail(struct filling *filling, const char *doing, int error)
 {
@@ -85,7 +73,7 @@ static int sink_find(struct filling *filling)
         return filling->fd;
     if (fstat(filling->fd, &status) < 0)
         return sink_fail(filling, "look at", -errno);
-    if (!sink_is_written(filling->fd, (uint64_t)status.st_size))
+    if (!pages_take_writes(filling->fd, (uint64_t)status.st_size))
         return sink_map(filling, (size_t)status.st_size);
     if (!filling->sum)
         pipe_copy_open(&filling->pipe);

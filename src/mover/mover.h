@@ -11,6 +11,7 @@
  *   sink          a file that several threads fill
  *   fill          fills the memory of stores from files, by one engine
  *   supply        memory that one thread asks for while others fill it
+ *   spread        copies the memory of one store to that of others
  *
  * A kind of memory is a row of the table in staging.c and a file of its own: staging_host.c,
  * staging_cuda.c. Knows no store's lock or layout, no signal and no command, and prints nothing:
@@ -21,6 +22,7 @@
 
 #include "mover/fill.h"
 #include "mover/sink.h"
+#include "mover/spread.h"
 #include "mover/staging.h"
 #include "mover/supply.h"
 #include "mover/work.h"

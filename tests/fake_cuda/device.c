@@ -28,6 +28,8 @@ static const struct {
     {DRV_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {DRV_ALREADY_MAPPED, "CUDA_ERROR_ALREADY_MAPPED", "already mapped"},
     {DRV_ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error"},
+    {DRV_PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+     "peer access is not supported between these two devices"},
     {DRV_OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM", "a call to the system failed"},
     {DRV_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid handle"},
     {DRV_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "not found"},
@@ -194,6 +196,23 @@ enum drv_result cuDeviceGetUuid_v2(struct drv_uuid *uuid, drv_device device)
     if (result == DRV_SUCCESS)
         machine_uuid(gpu, uuid);
     return result;
+}
+
+enum drv_result cuDeviceCanAccessPeer(int *can, drv_device device, drv_device peer)
+{
+    struct machine machine;
+    unsigned gpu, other;
+    enum drv_result result;
+
+    ENTER();
+    result = device_find(device, &gpu);
+    if (result == DRV_SUCCESS)
+        result = device_find(peer, &other);
+    if (result != DRV_SUCCESS)
+        return result;
+    machine_read(&machine);
+    *can = gpu != other && machine.peers;
+    return DRV_SUCCESS;
 }
 
 enum drv_result cuDeviceGetAttribute(int *value, enum drv_attribute attribute, drv_device device)

@@ -25,6 +25,7 @@
  *   memory MIB             of each (1024)
  *   others MIB             memory of each that other programs hold (0)
  *   rdma 0|1               GPUDirect RDMA (1)
+ *   peers 0|1              a GPU may be let in to another one's memory (1)
  *   lazy 0|1               a copy on a stream is done when a wait needs it, not before (0)
  *   fail CALL RESULT [FIRST [COUNT]]
  *                          this process's calls FIRST.. (1) of CALL fail, COUNT of them (0: all);
@@ -72,6 +73,7 @@ struct machine {
     uint64_t others_bytes;
     uint64_t poison_bytes; /* 0 if none */
     bool rdma;
+    bool peers;
     bool lazy;
     bool lost[FAKE_MAX_DEVICES];
     struct machine_event events[FAKE_MAX_EVENTS];

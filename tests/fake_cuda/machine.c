@@ -105,6 +105,8 @@ static void take_line(const char *line)
         now.others_bytes = (uint64_t)a << 20;
     else if (sscanf(line, "rdma %u", &a) == 1)
         now.rdma = a != 0;
+    else if (sscanf(line, "peers %u", &a) == 1)
+        now.peers = a != 0;
     else if (sscanf(line, "lazy %u", &a) == 1)
         now.lazy = a != 0;
     else if (sscanf(line, "poison %u", &a) == 1)
@@ -129,7 +131,8 @@ static void take_text(void)
 {
     char copy[TEXT_BYTES], *rest = copy, *line;
 
-    now = (struct machine){.devices = 1, .memory_bytes = UINT64_C(1) << 30, .rdma = true};
+    now = (struct machine){
+        .devices = 1, .memory_bytes = UINT64_C(1) << 30, .rdma = true, .peers = true};
     fault_count = 0;
     memcpy(copy, text, TEXT_BYTES);
     while ((line = strsep(&rest, "\n")))

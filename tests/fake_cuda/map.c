@@ -304,6 +304,18 @@ static enum drv_result protect_mapped(size_t first, size_t count)
     return DRV_SUCCESS;
 }
 
+static bool are_let_in(size_t first, size_t ranges, const unsigned *gpus, size_t count)
+{
+    struct machine machine;
+
+    machine_read(&machine);
+    for (size_t i = 0; i < ranges && !machine.peers; i++)
+        for (size_t j = 0; j < count; j++)
+            if (mapped.items[first + i].memory.gpu != gpus[j])
+                return false;
+    return true;
+}
+
 /* GPUs that are not named keep their rights. */
 enum drv_result cuMemSetAccess(drv_pointer address, size_t bytes,
                                const struct drv_access_desc *access, size_t count)
@@ -319,6 +331,10 @@ enum drv_result cuMemSetAccess(drv_pointer address, size_t bytes,
         return result;
     pthread_mutex_lock(&fake_mutex);
     ranges = count_mapped(address, bytes, &first);
+    if (!are_let_in(first, ranges, gpus, count)) {
+        pthread_mutex_unlock(&fake_mutex);
+        return DRV_PEER_ACCESS_UNSUPPORTED;
+    }
     for (size_t i = 0; i < ranges; i++)
         for (size_t j = 0; j < count; j++)
             mapped.items[first + i].access[gpus[j]] = (uint8_t)access[j].flags;

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * relay - copies the memory of a store on a GPU to other GPUs, by their copy engines
+ *
+ * For spread.c. The stops form a chain, or a tree: each reads an earlier stop, a block as soon as
+ * that stop has it. Between GPUs this needs peer access: NVLink, or PCIe without the host. No byte
+ * passes through the host's memory.
+ */
+#ifndef GMSFS_MOVER_RELAY_H
+#define GMSFS_MOVER_RELAY_H
+
+#include "mover/staging.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The memory of one store. */
+struct relay_stop {
+    const struct staging_memory *memory;
+    const struct gmsfs_mapping *mappings; /* of each item */
+    size_t from;                          /* the earlier stop that it reads; stop 0: unused */
+};
+
+struct relay {
+    const struct relay_stop *stops; /* the first one has the bytes */
+    size_t stop_count;
+    const uint64_t *item_bytes;
+    size_t item_count;
+    /* Called several times a second; non-zero (a negative errno) stops all. done_bytes: of all
+     * stops together. May be NULL. */
+    int (*tick)(void *context, uint64_t done_bytes);
+    void *context;
+};
+
+/*
+ * Lets the GPU of `reader` read the mappings of a stop, for relay_run(). Returns false if it
+ * cannot: one of the two is no GPU, or there is no peer access between them. The stop's mappings
+ * stay readable for that GPU until they are unmapped.
+ */
+bool relay_let_in(const struct relay_stop *stop, size_t item_count,
+                  const struct staging_memory *reader);
+
+/* Copies all. 0, the error of a device, which staging reports, or that of tick(). */
+int relay_run(const struct relay *relay);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * spread - copies the memory of one store to the memory of others, of any kinds
+ *
+ * For `gmsfs copy`. From a GPU to GPUs that reach it, by the copy engines in a chain (relay.h); to
+ * all others by threads, which read a block once, through staging, and put it into each of them: a
+ * GPU's memory through its ring, files of host memory by write(2). Memory that is mapped is there
+ * before; files are asked for some at a time, by the calling thread. Knows no lock and no layout;
+ * prints nothing.
+ */
+#ifndef GMSFS_MOVER_SPREAD_H
+#define GMSFS_MOVER_SPREAD_H
+
+#include "mover/staging.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPREAD_SOURCE SIZE_MAX /* as the target of a failure: reading failed */
+
+struct spread_target {
+    const struct staging_memory *memory;
+    const struct gmsfs_mapping *mappings; /* of each item, of memory that is no file; else NULL */
+    bool
+        by_host; /* set by spread_run(): a GPU's memory, and no copy engine reached it from a GPU */
+};
+
+struct spread {
+    struct staging *staging;
+    const struct staging_memory *from;
+    const struct gmsfs_mapping *items; /* of `from` */
+    const uint64_t *item_bytes;        /* that are copied of each */
+    size_t item_count;
+    struct spread_target *targets;
+    size_t target_count;
+    uint64_t threads; /* 0: as many as are best */
+    size_t at_once;   /* most items that get() is asked for */
+
+    /* Opens `count` files of a target's memory, from an item on; the descriptors are closed here. A
+     * negative errno stops all, and spread_run returns it. */
+    int (*get)(void *context, size_t target, size_t item, size_t count, int *fds);
+    /* Called several times a second with the bytes put into all targets together. Non-zero (a
+     * negative errno) stops all, and spread_run returns it. */
+    int (*tick)(void *context, uint64_t done_bytes);
+    void *context;
+
+    /* The first failure of memory that is no device's, which staging reports. */
+    int failure;
+    size_t failed_target, failed_item;
+};
+
+/* 0; `failure`; or an error of get(), of tick(), or of a device. */
+int spread_run(struct spread *spread);
+
+#endif
