@@ -25,7 +25,7 @@ complete_words() {
     cd "$ROOT"
     complete_words gmsfs ''
     for name in mount umount upgrade status load save verify sum ls run wait metadata drain fence \
-        image clear-suspect triton promote demote governor web top log journal; do
+        image copy clear-suspect triton promote demote governor web top log journal; do
         grep -qx "$name" <<<"$output" || fail "$name is not offered"
     done
     complete_words gmsfs um

@@ -58,6 +58,7 @@ struct cli_command {
 extern const struct cli_command cmd_clear_suspect;
 extern const struct cli_command cmd_promote;
 extern const struct cli_command cmd_demote;
+extern const struct cli_command cmd_copy;
 extern const struct cli_command cmd_drain;
 extern const struct cli_command cmd_fence;
 extern const struct cli_command cmd_governor;

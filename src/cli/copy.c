@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of a copy. */
+#include "cli/copy.h"
+
+#include "base/size.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "cli/store_explain.h"
+#include "cli/store_group.h"
+#include "cli/store_make.h"
+#include "cli/ui.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS_PER_S 1000.0
+
+static const uint8_t no_group[DIGEST_BYTES];
+
+/* ---- the stores ---------------------------------------------------------------------------- */
+
+/* Holds the source, and knows all that the targets will have. */
+static int copy_open_source(struct copy *copy)
+{
+    const struct copy_request *request = copy->request;
+    const char *why;
+    int status = reader_open(&copy->reader, request->from, request->timeout_ms, request->quiet);
+    int error;
+
+    if (status == CLI_OK)
+        status = reader_make_manifest(&copy->reader, request->threads, &copy->made);
+    if (status != CLI_OK)
+        return status;
+    error = image_layout_open(copy->made.layout, copy->made.layout_bytes, &copy->layout, &why);
+    copy->made.layout = NULL;
+    if (!error)
+        return CLI_OK;
+    cli_error("%s: its layout is damaged: %s", request->from, why);
+    return CLI_FAILURE;
+}
+
+/* A store would wait for itself. */
+static int copy_check_identity(const struct copy *copy, size_t index)
+{
+    const char *const *to = copy->request->to;
+    struct gmsfs_info info, other;
+    int error = gmsfs_get_info(copy->targets[index].handle, &info);
+
+    if (error) {
+        store_explain(to[index], "look at the store", error);
+        return CLI_FAILURE;
+    }
+    if (memcmp(info.store_id, copy->made.manifest.store_id, sizeof(info.store_id)) == 0) {
+        cli_error("%s: is the store that is copied, %s; name other stores behind it", to[index],
+                  copy->request->from);
+        return CLI_FAILURE;
+    }
+    for (size_t i = 0; i < index; i++) {
+        if (gmsfs_get_info(copy->targets[i].handle, &other) != 0 ||
+            memcmp(info.store_id, other.store_id, sizeof(info.store_id)) != 0)
+            continue;
+        cli_error("%s: is the same store as %s; name each once", to[index], to[i]);
+        return CLI_FAILURE;
+    }
+    return CLI_OK;
+}
+
+static int copy_open_targets(struct copy *copy, struct store_group *group)
+{
+    int status = CLI_OK;
+
+    for (size_t i = 0; status == CLI_OK && i < copy->request->count; i++) {
+        struct target *target = &copy->targets[i];
+
+        *target = (struct target){.store = copy->request->to[i],
+                                  .from = copy->request->from,
+                                  .manifest = &copy->made.manifest,
+                                  .layout = &copy->layout,
+                                  .realign = copy->request->realign,
+                                  .staging = copy->reader.staging,
+                                  .ctl_fd = -1};
+        status = target_open(target);
+        if (status == CLI_OK)
+            status = copy_check_identity(copy, i);
+        if (status == CLI_OK)
+            status = store_group_add(group, target->store, target->handle, target->needed_bytes);
+    }
+    return status;
+}
+
+/* ---- the locks ----------------------------------------------------------------------------- */
+
+/* Locks and memory beside what is committed in the targets, so that all can be rolled back. Returns
+ * false if that is not to be had at once. */
+static bool copy_connect_beside(const struct store_group *group)
+{
+    uint64_t bytes[GMSFS_GROUP_MAX];
+    struct gmsfs_info info;
+
+    for (size_t i = 0; i < group->count; i++) {
+        if (gmsfs_get_info(group->handles[i], &info) != 0 ||
+            __builtin_add_overflow(group->bytes[i], info.committed ? info.total_bytes : 0,
+                                   &bytes[i]))
+            return false;
+        gmsfs_set_connect_flags(group->handles[i], GMSFS_CONNECT_REPLACE);
+    }
+    return gmsfs_connect_group_reserve(group->handles, group->count, GMSFS_MODE_RW, 0, bytes) == 0;
+}
+
+/* ---- the commit ---------------------------------------------------------------------------- */
+
+/* One copy keeps the group of its source, as an image does; several are a group of their own. */
+static int copy_commit_all(const struct copy *copy, const struct store_group *group,
+                           uint8_t id[DIGEST_BYTES])
+{
+    unsigned flags = GMSFS_COMMIT_STAY | (copy->request->immutable ? GMSFS_COMMIT_IMMUTABLE : 0);
+    const uint8_t *old = copy->made.manifest.group;
+
+    if (group->count > 1)
+        return gmsfs_commit_group(group->handles, group->count, flags, id);
+    return memcmp(old, no_group, sizeof(no_group)) == 0
+               ? gmsfs_commit(group->handles[0], flags, NULL)
+               : gmsfs_commit(group->handles[0], flags | GMSFS_COMMIT_GROUP, old);
+}
+
+static int copy_commit(struct copy *copy, const struct store_group *group, uint8_t id[DIGEST_BYTES])
+{
+    int status = CLI_OK, error;
+
+    if (signals_get())
+        return CLI_SIGNALED + signals_get();
+    error = copy_commit_all(copy, group, id);
+    if (error) {
+        target_explain_commit(&copy->targets[store_group_find_fault(group, id, error)],
+                              copy->request->immutable, error);
+        store_group_say_partial(group, id);
+        return CLI_FAILURE;
+    }
+    copy->is_committed = true;
+    store_make_keep();
+    output_set_done();
+    for (size_t i = 0; i < group->count; i++) {
+        int checked = target_check_committed(&copy->targets[i]);
+        status = checked == CLI_OK ? status : checked;
+    }
+    return status;
+}
+
+static int copy_fill(struct copy *copy)
+{
+    int status = CLI_OK;
+
+    for (size_t i = 0; status == CLI_OK && i < copy->request->count; i++)
+        status = target_clear(&copy->targets[i]);
+    if (status == CLI_OK)
+        status = copy_bytes(copy);
+    for (size_t i = 0; status == CLI_OK && i < copy->request->count; i++)
+        status = target_put_entries(&copy->targets[i]);
+    return status;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+/* Aborts, and prints the state of each store after the failure. */
+static void copy_abort(struct copy *copy, const struct store_group *group, const uint8_t *id,
+                       int status)
+{
+    bool is_partial = false;
+
+    if (status > CLI_SIGNALED)
+        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
+    for (size_t i = 0; i < group->count; i++)
+        is_partial |= store_group_has_committed(group, i, id);
+    if (!is_partial)
+        fputs("nothing was committed\n", stderr);
+    for (size_t i = 0; i < group->count; i++) {
+        const char *left = store_group_has_committed(group, i, id)
+                               ? "is committed"
+                               : target_abort(&copy->targets[i]);
+        if (left)
+            ui_line(stderr, "%s %s", copy->targets[i].store, left);
+    }
+}
+
+static void copy_print_result(const struct copy *copy, const uint8_t id[DIGEST_BYTES],
+                              uint64_t start_ms)
+{
+    const struct image_manifest *manifest = &copy->made.manifest;
+    char size[SIZE_TEXT_BYTES], hash[DIGEST_TEXT_BYTES];
+    size_t count = copy->request->count;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < manifest->allocation_count; i++)
+        bytes += manifest->allocations[i].stored_bytes;
+    for (size_t i = 0; i < count; i++) {
+        const struct target *target = &copy->targets[i];
+
+        if (copy->by_host[i])
+            ui_line(stdout,
+                    "%s: its GPU has no peer access to the GPU of %s, so its bytes went through "
+                    "the host's memory",
+                    target->store, copy->request->from);
+        ui_line(stdout,
+                "committed %s: %zu allocations and %zu entries, generation %" PRIu64
+                ", layout %s%s",
+                target->store, manifest->allocation_count, copy->layout.entry_count,
+                gmsfs_generation(target->handle), digest_text(target->hash, hash),
+                memcmp(target->hash, manifest->layout_hash, DIGEST_BYTES) == 0
+                    ? ""
+                    : " (realigned: not that of the source)");
+    }
+    if (count > 1)
+        printf("group %s of %zu stores\n", digest_text(id, hash), count);
+    bytes *= count;
+    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", bytes, size_format(bytes, size),
+           (double)(cli_now_ms() - start_ms) / MS_PER_S, progress_rate(bytes, copy->copied_ms));
+}
+
+static int copy_into_targets(struct copy *copy, struct store_group *group)
+{
+    uint8_t id[DIGEST_BYTES] = {0};
+    uint64_t start_ms;
+    int status = copy_connect_beside(group) ? CLI_OK : store_group_connect(group);
+
+    if (status != CLI_OK)
+        return status;
+    signals_defer(true);
+    start_ms = cli_now_ms();
+    status = copy_fill(copy);
+    if (status == CLI_OK)
+        status = copy_commit(copy, group, id);
+    if (!copy->is_committed)
+        copy_abort(copy, group, id, status);
+    else if (status == CLI_OK && !copy->request->quiet)
+        copy_print_result(copy, id, start_ms);
+    return status;
+}
+
+int copy_store(const struct copy_request *request)
+{
+    struct copy copy = {.request = request};
+    struct store_group group = {
+        .mode = GMSFS_MODE_RW, .timeout_ms = request->timeout_ms, .quiet = request->quiet};
+    int status;
+
+    copy.targets = calloc(request->count, sizeof(*copy.targets));
+    copy.by_host = calloc(request->count, sizeof(*copy.by_host));
+    for (size_t i = 0; copy.targets && i < request->count; i++)
+        copy.targets[i].ctl_fd = -1;
+    status = copy.targets && copy.by_host ? store_group_begin(&group, request->count)
+                                          : cli_out_of_memory();
+    if (status == CLI_OK)
+        status = copy_open_source(&copy);
+    if (status == CLI_OK)
+        status = copy_open_targets(&copy, &group);
+    if (status == CLI_OK)
+        status = copy_into_targets(&copy, &group);
+    reader_close(&copy.reader);
+    for (size_t i = 0; copy.targets && i < request->count; i++)
+        target_close(&copy.targets[i]);
+    store_group_end(&group);
+    image_layout_close(&copy.layout);
+    image_manifest_free(&copy.made.manifest);
+    free(copy.made.layout);
+    free(copy.targets);
+    free(copy.by_host);
+    store_make_undo();
+    return status;
+}
