@@ -25,7 +25,7 @@ start_gpus() { # LINE...
     HOST=$M
 
     bash -c 'exec 4<>"$1/lock"
-        for size in 1 2097152 40000003 5000000; do
+        for size in 1 2097152 40000003 5000000 70000; do
             head -c "$size" /dev/urandom >"$1/allocations/a$size"
         done
         echo >"$1/commit"' _ "$GPU0/weights"
