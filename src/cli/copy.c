@@ -4,7 +4,6 @@
 
 #include "base/size.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_explain.h"
 #include "cli/store_group.h"
@@ -16,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MS_PER_S 1000.0
+#define MS_PER_S  1000.0
+#define US_PER_MS 1000.0
 
 static const uint8_t no_group[DIGEST_BYTES];
 
@@ -216,7 +216,8 @@ static void copy_print_result(const struct copy *copy, const uint8_t id[DIGEST_B
         printf("group %s of %zu stores\n", digest_text(id, hash), count);
     bytes *= count;
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", bytes, size_format(bytes, size),
-           (double)(cli_now_ms() - start_ms) / MS_PER_S, progress_rate(bytes, copy->copied_ms));
+           (double)(cli_now_ms() - start_ms) / MS_PER_S,
+           copy->copied_us ? (double)bytes / (double)copy->copied_us / US_PER_MS : 0.0);
 }
 
 static int copy_into_targets(struct copy *copy, struct store_group *group)

@@ -30,7 +30,7 @@ struct copy {
     struct target *targets;
     bool *by_host; /* of each: no copy engine of a GPU reached its GPU */
     bool is_committed;
-    uint64_t copied_ms;
+    uint64_t copied_us; /* from the first byte read to the last in a store */
 };
 
 /* Makes the memory of all targets, and fills it. CLI_OK, CLI_FAILURE, or 128 + the signal that

@@ -96,8 +96,10 @@ static int bytes_fill(struct copy *copy, struct spread_target *targets, const ui
     int error;
 
     progress_begin(&bytes.progress, "copying", whole_bytes, copy->request->quiet);
+    copy->copied_us = cli_now_us();
     error = spread_run(&spread);
-    copy->copied_ms = progress_end(&bytes.progress);
+    copy->copied_us = cli_now_us() - copy->copied_us;
+    progress_end(&bytes.progress);
     return error || signals_get() ? bytes_explain(&bytes, &spread, error) : CLI_OK;
 }
 
