@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/peers.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_PAUSE_MS       250u
+#define LEAST_RETRY_MS       1000u
+#define MEDIANS              8u
+#define MOST_DOUBLINGS       5u
+#define GOOD_BEFORE_ONE_MORE 16u /* pieces until a full peer is asked for one more at a time */
+#define AVERAGE_OF           4u
+
+void peers_init(struct peers *peers, size_t count, uint64_t now_ms)
+{
+    memset(peers, 0, sizeof(*peers));
+    peers->count = count;
+    peers->alive_ms = now_ms;
+    for (size_t i = 0; i < count; i++)
+        peers->peer[i].most = UINT_MAX;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Returns the pause after so many failures in a row. */
+static uint64_t pause_ms(unsigned failed)
+{
+    unsigned doublings = failed < 8 ? failed : 8;
+
+    return least((uint64_t)FIRST_PAUSE_MS << doublings, PEERS_MOST_PAUSE_MS);
+}
+
+static uint64_t retry_pause_ms(uint64_t retry_ms)
+{
+    return least(retry_ms > LEAST_RETRY_MS ? retry_ms : LEAST_RETRY_MS, PEERS_MOST_RETRY_MS);
+}
+
+/* Leaves a peer, which is asked again after a pause. */
+static void leave(struct peer *peer, uint64_t now_ms)
+{
+    peer->state = PEER_NEW;
+    peer->until_ms = now_ms + pause_ms(peer->failed++);
+}
+
+/* ---- questions ------------------------------------------------------------------------------ */
+
+static size_t count_having(const struct peers *peers)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < peers->count; i++)
+        count += peers->peer[i].state == PEER_HAS;
+    return count;
+}
+
+/* Returns how many peers, from the first on, may be asked. */
+static size_t count_askable(const struct peers *peers)
+{
+    size_t having = count_having(peers);
+
+    if (having == 0)
+        return peers->count;
+    return having < PEERS_USED ? (size_t)least(peers->count, PEERS_ASKED) : 0;
+}
+
+size_t peers_next_ask(struct peers *peers, uint64_t now_ms, uint64_t *wait_ms)
+{
+    size_t askable = count_askable(peers), asked = 0;
+
+    *wait_ms = PEERS_MOST_PAUSE_MS;
+    for (size_t i = 0; i < peers->count; i++)
+        asked += peers->peer[i].state == PEER_ASKED;
+    for (size_t i = 0; i < askable && asked < PEERS_ASKED; i++) {
+        struct peer *peer = &peers->peer[i];
+
+        if (peer->state != PEER_NEW)
+            continue;
+        if (peer->until_ms <= now_ms) {
+            peer->state = PEER_ASKED;
+            return i;
+        }
+        *wait_ms = least(*wait_ms, peer->until_ms - now_ms);
+    }
+    return PEERS_NONE;
+}
+
+void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64_t now_ms,
+                    enum peer_result result, uint64_t retry_ms)
+{
+    struct peer *peer = &peers->peer[index];
+
+    if (peer->state == PEER_BARRED)
+        return;
+    if (result == PEER_GOOD) {
+        peer->state = PEER_HAS;
+        peer->until_ms = 0;
+        peer->answer_ms = now_ms - began_ms;
+        return;
+    }
+    leave(peer, now_ms);
+    if (result != PEER_FULL)
+        return;
+    peer->until_ms = now_ms + retry_pause_ms(retry_ms);
+    peers->alive_ms = now_ms;
+}
+
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+static bool is_usable(const struct peer *peer, uint64_t now_ms)
+{
+    return peer->state == PEER_HAS && peer->until_ms <= now_ms && peer->open < peer->most;
+}
+
+/* Returns the usable peer that answered fastest and is not in `taken`. */
+static size_t find_fastest(const struct peers *peers, uint64_t now_ms, uint64_t taken)
+{
+    size_t fastest = PEERS_NONE;
+
+    for (size_t i = 0; i < peers->count; i++) {
+        if (!is_usable(&peers->peer[i], now_ms) || (taken >> i & 1) != 0)
+            continue;
+        if (fastest == PEERS_NONE || peers->peer[i].answer_ms < peers->peer[fastest].answer_ms)
+            fastest = i;
+    }
+    return fastest;
+}
+
+/* Returns about when another piece of this peer would come. */
+static uint64_t expect_ms(const struct peer *peer)
+{
+    return (peer->open + 1u) * (peer->piece_ms > 0 ? peer->piece_ms : 1u);
+}
+
+static size_t choose(const struct peers *peers, uint64_t now_ms, uint64_t taken)
+{
+    size_t best = PEERS_NONE;
+
+    for (unsigned n = 0; n < PEERS_USED; n++) {
+        size_t next = find_fastest(peers, now_ms, taken);
+
+        if (next == PEERS_NONE)
+            break;
+        taken |= (uint64_t)1 << next;
+        if (best == PEERS_NONE || expect_ms(&peers->peer[next]) < expect_ms(&peers->peer[best]))
+            best = next;
+    }
+    return best;
+}
+
+size_t peers_next(struct peers *peers, uint64_t now_ms, size_t avoid, uint64_t *wait_ms)
+{
+    size_t best = choose(peers, now_ms, avoid == PEERS_NONE ? 0 : (uint64_t)1 << avoid);
+
+    if (best == PEERS_NONE)
+        best = choose(peers, now_ms, 0);
+    *wait_ms = PEERS_MOST_PAUSE_MS;
+    if (best != PEERS_NONE) {
+        peers->peer[best].open++;
+        return best;
+    }
+    for (size_t i = 0; i < peers->count; i++) {
+        const struct peer *peer = &peers->peer[i];
+
+        if (peer->state == PEER_HAS && peer->until_ms > now_ms)
+            *wait_ms = least(*wait_ms, peer->until_ms - now_ms);
+    }
+    return PEERS_NONE;
+}
+
+static void note_good(struct peers *peers, struct peer *peer, uint64_t took_ms)
+{
+    peers->times_ms[peers->times++ % PEERS_TIMES] = took_ms;
+    peers->late = 0;
+    peer->failed = peer->wrong = 0;
+    peer->piece_ms =
+        peer->piece_ms == 0 ? took_ms : (peer->piece_ms * (AVERAGE_OF - 1) + took_ms) / AVERAGE_OF;
+    if (peer->most < UINT_MAX && ++peer->good >= GOOD_BEFORE_ONE_MORE) {
+        peer->most++;
+        peer->good = 0;
+    }
+}
+
+/* A peer that still sends other pieces only takes no more of them. */
+static void note_full(struct peer *peer, uint64_t now_ms, uint64_t retry_ms)
+{
+    peer->most = peer->open > 0 ? peer->open : 1;
+    peer->good = 0;
+    if (peer->open == 0)
+        peer->until_ms = now_ms + retry_pause_ms(retry_ms);
+}
+
+static void note_late(struct peers *peers, struct peer *peer, uint64_t began_ms, uint64_t now_ms)
+{
+    peer->piece_ms = now_ms - began_ms; /* at least */
+    if (began_ms < peers->late_ms || peers->late >= MOST_DOUBLINGS)
+        return;
+    peers->late++;
+    peers->late_ms = now_ms;
+}
+
+void peers_end(struct peers *peers, size_t index, uint64_t began_ms, uint64_t now_ms,
+               enum peer_result result, uint64_t retry_ms)
+{
+    struct peer *peer = &peers->peer[index];
+
+    peer->open--;
+    if (result == PEER_GOOD || result == PEER_FULL)
+        peers->alive_ms = now_ms;
+    if (result == PEER_GOOD)
+        note_good(peers, peer, now_ms - began_ms);
+    if (result == PEER_LATE)
+        note_late(peers, peer, began_ms, now_ms);
+    if (peer->state != PEER_HAS)
+        return;
+    if (result == PEER_FULL)
+        note_full(peer, now_ms, retry_ms);
+    else if (result == PEER_WRONG && ++peer->wrong >= PEERS_WRONG)
+        peer->state = PEER_BARRED;
+    else if (result == PEER_LATE || result == PEER_DEAD || result == PEER_LACKS)
+        leave(peer, now_ms);
+    if (result == PEER_LACKS && peer->failed == 1)
+        peer->until_ms = now_ms; /* its sums may only be unknown until it is asked */
+}
+
+void peers_drop(struct peers *peers, size_t peer)
+{
+    peers->peer[peer].open--;
+}
+
+void peers_bar(struct peers *peers, size_t peer)
+{
+    peers->peer[peer].state = PEER_BARRED;
+}
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+static int compare_times(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+
+    return (a > b) - (a < b);
+}
+
+uint64_t peers_deadline_ms(const struct peers *peers)
+{
+    size_t count = (size_t)least(peers->times, PEERS_TIMES);
+    uint64_t sorted[PEERS_TIMES], median, deadline = PEERS_FIRST_DEADLINE_MS;
+
+    if (count > 0) {
+        memcpy(sorted, peers->times_ms, count * sizeof(sorted[0]));
+        qsort(sorted, count, sizeof(sorted[0]), compare_times);
+        median = sorted[count / 2];
+        deadline =
+            MEDIANS * median > PEERS_LEAST_DEADLINE_MS ? MEDIANS * median : PEERS_LEAST_DEADLINE_MS;
+    }
+    return deadline << peers->late;
+}
+
+bool peers_are_gone(const struct peers *peers, uint64_t now_ms, uint64_t patience_ms)
+{
+    bool is_hopeless = true;
+
+    for (size_t i = 0; i < peers->count; i++) {
+        if (peers->peer[i].open > 0)
+            return false;
+        is_hopeless &= peers->peer[i].state == PEER_BARRED;
+    }
+    return is_hopeless || now_ms - peers->alive_ms > patience_ms;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * peers - which of several servers is asked for the next piece
+ *
+ * For source_peers.c. Pure: no I/O, no clock; times are milliseconds of any clock that never goes
+ * back. All servers, the peers, are to send the same contents, but each may lack them, be slow,
+ * full or dead, or lie. The caller asks peers whether they have the contents (peers_next_ask,
+ * peers_answered), takes a piece from one that has (peers_next, peers_end), and tells the result.
+ * The rules:
+ *
+ *  - Peers are in random order. The first PEERS_ASKED are asked at once; others only while none of
+ *    these has the contents.
+ *  - Of the peers that have the contents and may be used now, the PEERS_USED that answered fastest
+ *    are used; among these, pieces go where they are expected soonest. The others are spares.
+ *  - A peer that fails is left for a growing time, then asked again whether it has the contents.
+ *  - A full peer gets no more pieces at the same time than it took. One that took none is left
+ *    alone as long as it wants.
+ *  - A piece that takes longer than peers_deadline_ms() counts as failed.
+ *  - PEERS_WRONG pieces in a row with wrong bytes bar a peer for good.
+ */
+#ifndef GMSFS_SOURCE_PEERS_H
+#define GMSFS_SOURCE_PEERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PEERS_MAX   64u
+#define PEERS_ASKED 16u
+#define PEERS_USED  4u
+#define PEERS_WRONG 2u
+#define PEERS_TIMES 63u /* durations that make the median */
+#define PEERS_NONE  SIZE_MAX
+
+#define PEERS_LEAST_DEADLINE_MS 5000u
+#define PEERS_FIRST_DEADLINE_MS 20000u /* while no piece has come */
+#define PEERS_MOST_PAUSE_MS     30000u
+#define PEERS_MOST_RETRY_MS     60000u /* that a full peer may ask for */
+
+enum peer_state {
+    PEER_NEW, /* to be asked, again or for the first time */
+    PEER_ASKED,
+    PEER_HAS, /* has the contents */
+    PEER_BARRED,
+};
+
+/* How a question, or a piece, ended. */
+enum peer_result {
+    PEER_GOOD,
+    PEER_FULL,  /* it refused for now */
+    PEER_LATE,  /* its time was over; of a piece alone */
+    PEER_DEAD,  /* it does not answer, or the transfer broke */
+    PEER_WRONG, /* the bytes have another sum; of a piece alone */
+    PEER_LACKS, /* it has no or other contents */
+};
+
+struct peer {
+    enum peer_state state;
+    uint64_t until_ms;   /* left alone until then */
+    uint64_t answer_ms;  /* duration of its last answer */
+    uint64_t piece_ms;   /* average duration of a piece; 0: none has come */
+    unsigned open, most; /* pieces now, and at most */
+    unsigned good;       /* pieces since `most` changed */
+    unsigned failed;     /* in a row */
+    unsigned wrong;      /* the same */
+};
+
+struct peers {
+    struct peer peer[PEERS_MAX];
+    size_t count;
+    uint64_t times_ms[PEERS_TIMES]; /* of the last pieces that came, in a ring */
+    size_t times;                   /* pieces that came */
+    unsigned late;                  /* doublings of the deadline since a piece came */
+    uint64_t late_ms;               /* time of the last doubling */
+    uint64_t alive_ms;              /* when a piece came, or a peer was full; at first the begin */
+};
+
+/* count: 1..PEERS_MAX. */
+void peers_init(struct peers *peers, size_t count, uint64_t now_ms);
+
+/* Returns the peer to ask now, which is asked then; PEERS_NONE: none before *wait_ms have passed,
+ * or another call changed something. */
+size_t peers_next_ask(struct peers *peers, uint64_t now_ms, uint64_t *wait_ms);
+/* Tells the end of a question that began at began_ms. retry_ms: that a full peer asked for. */
+void peers_answered(struct peers *peers, size_t peer, uint64_t began_ms, uint64_t now_ms,
+                    enum peer_result result, uint64_t retry_ms);
+
+/* Returns the peer to take a piece from, which has begun then; PEERS_NONE: as peers_next_ask().
+ * avoid: a peer that failed with this piece, used only if there is no other; or PEERS_NONE. */
+size_t peers_next(struct peers *peers, uint64_t now_ms, size_t avoid, uint64_t *wait_ms);
+/* Tells the end of a piece that began at began_ms. */
+void peers_end(struct peers *peers, size_t peer, uint64_t began_ms, uint64_t now_ms,
+               enum peer_result result, uint64_t retry_ms);
+/* Takes back peers_next(), without a result: the caller was stopped. */
+void peers_drop(struct peers *peers, size_t peer);
+
+/* Bars a peer that lied about more than a piece. */
+void peers_bar(struct peers *peers, size_t peer);
+
+/* Returns how long a piece may take now: PEERS_FIRST_DEADLINE_MS; after the first piece 8 times the
+ * median, at least PEERS_LEAST_DEADLINE_MS. Doubles for each round of pieces that were all late. */
+uint64_t peers_deadline_ms(const struct peers *peers);
+
+/* True if no peer will send another piece: all are barred, or none was alive for patience_ms. */
+bool peers_are_gone(const struct peers *peers, uint64_t now_ms, uint64_t patience_ms);
+
+#endif
