@@ -44,6 +44,11 @@ int http_open(struct http **http, struct failure *failure)
     return 0;
 }
 
+void http_set_peer(struct http *http, const struct http_peer *peer)
+{
+    http->peer = peer;
+}
+
 void http_close(struct http *http)
 {
     struct flow *flow;
@@ -72,7 +77,7 @@ struct flow *http_take(struct http *http)
     if (flow)
         http->idle = flow->next;
     pthread_mutex_unlock(&http->lock);
-    return flow ? flow : flow_new(http->curl, &http->cancelled, http->stall_s);
+    return flow ? flow : flow_new(http->curl, http->peer, &http->cancelled, http->stall_s);
 }
 
 void http_give(struct http *http, struct flow *flow)
@@ -122,6 +127,8 @@ bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes,
 {
     uint64_t ms, until_ms;
 
+    if (http->peer)
+        return false;
     if (done_bytes - tries->at_bytes >= PROGRESS_BYTES) {
         tries->failed = 0;
         tries->at_bytes = done_bytes;
@@ -145,15 +152,19 @@ bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes,
 struct text {
     char *bytes;
     size_t count, room, most;
+    bool is_begin; /* more than `most` is not wanted */
     struct failure *failure;
 };
 
 static int text_put(void *context, const uint8_t *bytes, size_t size_bytes)
 {
     struct text *text = context;
+    bool is_all = size_bytes <= text->most - text->count;
     int error;
 
-    if (size_bytes > text->most - text->count)
+    if (text->is_begin && !is_all)
+        size_bytes = text->most - text->count;
+    else if (!is_all)
         return failure_set(text->failure, -E2BIG, "the server's answer has more than %zu bytes",
                            text->most);
     error = ARRAY_RESERVE(text->bytes, text->room, text->count + size_bytes + 1);
@@ -161,7 +172,7 @@ static int text_put(void *context, const uint8_t *bytes, size_t size_bytes)
         return error;
     memcpy(text->bytes + text->count, bytes, size_bytes);
     text->count += size_bytes;
-    return 0;
+    return is_all ? 0 : -ECONNABORTED;
 }
 
 static int text_check(void *context, struct flow *flow)
@@ -187,23 +198,24 @@ static int text_finish(struct text *text, int error, char **bytes, size_t *count
     return 0;
 }
 
-int http_get_text(struct http *http, const struct http_target *target, size_t most_bytes,
-                  char **text, size_t *bytes, struct http_reply *reply, struct failure *failure)
+/* Asks with these header lines. reply: as of http_get_text(). */
+static int text_get(struct http *http, const struct http_target *target, const char *lines,
+                    struct text *into, struct http_reply *reply)
 {
-    struct text into = {.most = most_bytes, .failure = failure};
     struct http_tries tries = {0};
     struct flow *flow = http_take(http);
     bool passes;
     int error;
 
     if (!flow)
-        return failure_no_memory(failure);
+        return failure_no_memory(into->failure);
     do {
-        into.count = 0;
+        into->count = 0;
         flow->check = text_check;
         flow->put = text_put;
-        flow->context = &into;
-        error = http_attempt(http, flow, target, target->url, "", &tries, &passes, failure);
+        flow->context = into;
+        error =
+            http_attempt(http, flow, target, target->url, lines, &tries, &passes, into->failure);
         flow_end(flow);
     } while (error && passes && http_wait(http, &tries, 0, &error));
     if (reply) {
@@ -211,5 +223,23 @@ int http_get_text(struct http *http, const struct http_target *target, size_t mo
         flow->reply = (struct http_reply){0};
     }
     http_give(http, flow);
-    return text_finish(&into, error, text, bytes);
+    return into->is_begin && error == -ECONNABORTED ? 0 : error;
+}
+
+int http_get_text(struct http *http, const struct http_target *target, size_t most_bytes,
+                  char **text, size_t *bytes, struct http_reply *reply, struct failure *failure)
+{
+    struct text into = {.most = most_bytes, .failure = failure};
+
+    return text_finish(&into, text_get(http, target, "", &into, reply), text, bytes);
+}
+
+int http_get_begin(struct http *http, const struct http_target *target, size_t most_bytes,
+                   char **text, size_t *bytes, struct failure *failure)
+{
+    struct text into = {.most = most_bytes, .is_begin = true, .failure = failure};
+    char lines[48];
+
+    snprintf(lines, sizeof(lines), "Range: bytes=0-%zu\n", most_bytes - 1);
+    return text_finish(&into, text_get(http, target, lines, &into, NULL), text, bytes);
 }

@@ -70,8 +70,18 @@ struct http_file {
     struct http_stream *stream;
 };
 
+/* How a client treats a server that is one of several with the same files: it makes one attempt,
+ * which ends after a time, follows no redirect, and leaves waiting to its caller. */
+struct http_peer {
+    const char *pin;            /* "HOST:PORT:ADDRESS": the address to take for this name; NULL */
+    const atomic_uint *most_ms; /* of an attempt, also one that has begun: -ETIMEDOUT */
+    atomic_uint *retry_s;       /* gets the seconds of Retry-After of a refusal; 0: none */
+};
+
 /* -ELIBACC: libcurl is not installed. */
 int http_open(struct http **http, struct failure *failure);
+/* For all later requests; the caller keeps *peer as long as the client. */
+void http_set_peer(struct http *http, const struct http_peer *peer);
 /* No read may be left. NULL is fine. */
 void http_close(struct http *http);
 /* Ends all reads, also later ones: -ECANCELED, within a fraction of a second. From any thread. */
@@ -81,6 +91,10 @@ void http_cancel(struct http *http);
  * caller frees text and reply; reply may be NULL. -E2BIG: it is longer. */
 int http_get_text(struct http *http, const struct http_target *target, size_t most_bytes,
                   char **text, size_t *bytes, struct http_reply *reply, struct failure *failure);
+
+/* Gets the first bytes of a text, or all if it has fewer. Neither more is read of it. */
+int http_get_begin(struct http *http, const struct http_target *target, size_t most_bytes,
+                   char **text, size_t *bytes, struct failure *failure);
 
 /*
  * Asks for size, identity and ranges of a file, by a GET of its first byte: servers of signed

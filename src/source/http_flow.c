@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/http_flow.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,13 +14,15 @@
 #define BUFFER_BYTES    (256L << 10)
 #define LOOK_MS         200 /* between two looks whether the read was cancelled */
 
-struct flow *flow_new(const struct libcurl *curl, const atomic_bool *cancelled, unsigned stall_s)
+struct flow *flow_new(const struct libcurl *curl, const struct http_peer *peer,
+                      const atomic_bool *cancelled, unsigned stall_s)
 {
     struct flow *flow = calloc(1, sizeof(*flow));
 
     if (!flow)
         return NULL;
     flow->curl = curl;
+    flow->peer = peer;
     flow->cancelled = cancelled;
     flow->stall_s = stall_s;
     flow->easy = curl->easy_init();
@@ -87,20 +91,27 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *context)
     return error ? 0 : size * count;
 }
 
+static int add_line(const struct flow *flow, struct curl_slist **list, const char *line)
+{
+    struct curl_slist *longer = line ? flow->curl->slist_append(*list, line) : NULL;
+
+    *list = longer ? longer : *list;
+    return longer ? 0 : -ENOMEM;
+}
+
 static int add_lines(struct flow *flow, const char *lines)
 {
-    while (lines && *lines) {
+    int error = flow->peer && flow->peer->pin ? add_line(flow, &flow->pin, flow->peer->pin) : 0;
+
+    while (!error && lines && *lines) {
         const size_t bytes = strcspn(lines, "\n");
         char *line = strndup(lines, bytes);
-        struct curl_slist *longer = line ? flow->curl->slist_append(flow->headers, line) : NULL;
 
+        error = add_line(flow, &flow->headers, line);
         free(line);
-        if (!longer)
-            return -ENOMEM;
-        flow->headers = longer;
         lines += bytes + (lines[bytes] == '\n');
     }
-    return 0;
+    return error;
 }
 
 /* Returns the file of trusted certificates that the environment names, as curl(1) takes it. */
@@ -135,6 +146,7 @@ static void set_request(struct flow *flow, const char *url)
 
     set(flow->easy, CURLOPT_URL, url);
     set(flow->easy, CURLOPT_HTTPHEADER, flow->headers);
+    set(flow->easy, CURLOPT_RESOLVE, flow->pin);
     set(flow->easy, CURLOPT_USERAGENT, "gmsfs/" GMSFS_VERSION);
     set(flow->easy, CURLOPT_PATH_AS_IS, 1L);
     set(flow->easy, CURLOPT_NOSIGNAL, 1L);
@@ -161,10 +173,11 @@ int flow_begin(struct flow *flow, const char *url, const char *lines, bool follo
     flow->text[0] = flow->refusal[0] = '\0';
     flow->refusal_bytes = 0;
     flow->passes = false;
+    flow->began_ms = clock_now_ms();
     if (error)
         return error;
     set_request(flow, url);
-    set_safety(flow, url, follows);
+    set_safety(flow, url, follows && !flow->peer);
     return flow->curl->multi_add_handle(flow->multi, flow->easy) == CURLM_OK ? 0 : -ENOMEM;
 }
 
@@ -173,7 +186,8 @@ void flow_end(struct flow *flow)
     flow->curl->multi_remove_handle(flow->multi, flow->easy);
     flow->curl->easy_reset(flow->easy);
     flow->curl->slist_free_all(flow->headers);
-    flow->headers = NULL;
+    flow->curl->slist_free_all(flow->pin);
+    flow->headers = flow->pin = NULL;
 }
 
 /* ---- moving bytes --------------------------------------------------------------------------- */
@@ -199,6 +213,11 @@ static void resume(struct flow *flow)
     flow->is_done = flow->error || flow->result != CURLE_OK;
 }
 
+static bool is_late(const struct flow *flow)
+{
+    return flow->peer && clock_now_ms() - flow->began_ms > atomic_load(flow->peer->most_ms);
+}
+
 static int move(struct flow *flow)
 {
     int running;
@@ -208,6 +227,8 @@ static int move(struct flow *flow)
     while (!flow->is_done && !flow->is_paused) {
         if (atomic_load(flow->cancelled))
             return -ECANCELED;
+        if (is_late(flow))
+            return -ETIMEDOUT;
         if (flow->curl->multi_perform(flow->multi, &running) != CURLM_OK)
             return -ENOMEM;
         note_done(flow);

@@ -21,9 +21,12 @@ struct flow {
     struct flow *next; /* in the list of idle ones */
     const atomic_bool *cancelled;
     unsigned stall_s;
+    const struct http_peer *peer; /* NULL: the only server */
 
     /* The request. */
+    uint64_t began_ms;
     struct curl_slist *headers;
+    struct curl_slist *pin;
     struct http_reply reply;
     /* Called before the first byte of the body of a file; an error ends the transfer. */
     int (*check)(void *context, struct flow *flow);
@@ -45,13 +48,15 @@ struct flow {
 bool flow_is_good(const struct flow *flow);
 
 /* NULL: no memory. */
-struct flow *flow_new(const struct libcurl *curl, const atomic_bool *cancelled, unsigned stall_s);
+struct flow *flow_new(const struct libcurl *curl, const struct http_peer *peer,
+                      const atomic_bool *cancelled, unsigned stall_s);
 void flow_free(struct flow *flow);
 
 /* Begins a GET. lines: header lines, each with '\n'; NULL: none. Set check, put and context before.
  * Afterwards flow_end(), also if this fails. 0 or -ENOMEM. */
 int flow_begin(struct flow *flow, const char *url, const char *lines, bool follows);
-/* Moves bytes until the transfer is done or paused. -ECANCELED, -ENOMEM, or 0. */
+/* Moves bytes until the transfer is done or paused. -ECANCELED, -ENOMEM, -ETIMEDOUT: a peer took
+ * too long; or 0. */
 int flow_move(struct flow *flow);
 /* Ends the request; the connection stays if the request was done. */
 void flow_end(struct flow *flow);

@@ -14,6 +14,7 @@
 struct http {
     const struct libcurl *curl;
     unsigned stall_s;
+    const struct http_peer *peer; /* NULL: the only server */
     atomic_bool cancelled;
     pthread_mutex_t lock; /* of `idle` */
     struct flow *idle;

@@ -60,6 +60,8 @@ static int judge_status(struct flow *flow, const struct http_auth *auth, struct 
 
     *passes = status_passes(status);
     tries->pause_s = http_reply_get_pause_s(&flow->reply);
+    if (flow->peer)
+        atomic_store(flow->peer->retry_s, tries->pause_s);
     if (auth && auth->explain) {
         snprintf(more, sizeof(more), "%.*s", (int)sizeof(more) - 1, flow->refusal);
         auth->explain(auth, &flow->reply, more, sizeof(more));
@@ -127,6 +129,9 @@ int http_judge(struct flow *flow, const struct http_auth *auth, int move_error,
     tries->pause_s = 0;
     if (move_error == -ECANCELED)
         return move_error;
+    if (move_error == -ETIMEDOUT)
+        return failure_set(failure, move_error, "it sent too little within %u s",
+                           (atomic_load(flow->peer->most_ms) + 500u) / 1000u);
     if (move_error)
         return failure_no_memory(failure);
     if (flow->error) {
