@@ -29,6 +29,12 @@ struct filling {
     const struct fill_range *range; /* the current range */
     const struct fill_range *last;  /* of those that are copied at once */
     uint64_t at;                    /* the current offset in its file */
+    const uint8_t *wanted_sum;      /* of the part; NULL: unknown */
+    /* Where the current copy began. */
+    struct {
+        const struct fill_range *range;
+        uint64_t from, to, left_bytes;
+    } begin;
     /* The sink: memory, or a file. */
     uint8_t *into; /* NULL: not mapped */
     int fd;        /* of the supply; -1: none */
@@ -199,6 +205,38 @@ static int sink_put(struct source_receiver *receiver, const uint8_t *bytes, size
     return atomic_load(&filling->crew->fill->stopped) ? -ECANCELED : 0;
 }
 
+/* Sets the place of the next byte to the first of the current copy. */
+static void sink_begin(struct filling *filling)
+{
+    filling->range = filling->begin.range;
+    filling->at = filling->begin.from;
+    filling->receiver.at_bytes = filling->begin.to;
+    filling->receiver.left_bytes = filling->begin.left_bytes;
+    filling->is_room_out = false;
+}
+
+static int sink_check(struct source_receiver *receiver)
+{
+    const struct filling *filling = (const struct filling *)receiver;
+    XXH128_canonical_t canonical;
+
+    if (!filling->sum)
+        return 0;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(filling->sum));
+    return memcmp(canonical.digest, filling->wanted_sum, FILL_SUM_BYTES) == 0 ? 0 : -EBADMSG;
+}
+
+/* Parts that are summed are one copy, if their source has several servers. */
+static void sink_restart(struct source_receiver *receiver)
+{
+    struct filling *filling = (struct filling *)receiver;
+
+    atomic_fetch_sub(&filling->crew->done_bytes, filling->at - filling->begin.from);
+    sink_begin(filling);
+    if (filling->sum)
+        XXH3_128bits_reset(filling->sum);
+}
+
 /* ---- one part ------------------------------------------------------------------------------ */
 
 /* Copies the ranges from `first` to `last`, which follow each other in their file; of a range that
@@ -214,11 +252,12 @@ static int fill_ranges(struct filling *filling, const struct fill_range *first,
         end = begin + piece->size_bytes;
         direct_align(first->from, first->size_bytes, &begin, &end);
     }
-    filling->range = first;
     filling->last = last;
-    filling->at = first->from + begin;
-    filling->receiver.at_bytes = first->to + begin;
-    filling->receiver.left_bytes = filling->crew->cuts ? end - begin : first->size_bytes;
+    filling->begin.range = first;
+    filling->begin.from = first->from + begin;
+    filling->begin.to = first->to + begin;
+    filling->begin.left_bytes = filling->crew->cuts ? end - begin : first->size_bytes;
+    sink_begin(filling);
     return source_copy(fill->source, first->file, filling->at, end - begin, &filling->receiver,
                        &filling->why);
 }
@@ -240,16 +279,6 @@ static int fill_part(struct filling *filling, const struct fill_range *first,
         error = fill_ranges(filling, first, last, piece);
     }
     return error;
-}
-
-static int fill_compare_sum(const struct filling *filling, const uint8_t *sum)
-{
-    XXH128_canonical_t canonical;
-
-    if (!sum)
-        return 0;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(filling->sum));
-    return memcmp(canonical.digest, sum, FILL_SUM_BYTES) == 0 ? 0 : -EBADMSG;
 }
 
 /* Stops all. Returns true if the reason is that the supply refused memory. */
@@ -282,10 +311,15 @@ static int fill_piece(void *context, const struct work_piece *piece, void *own)
     struct fill_crew *crew = context;
     const struct fill_part *part = &crew->parts[piece->item];
     const struct fill_range *ranges = crew->fill->ranges;
-    struct filling filling = {.receiver = {.room = sink_room, .put = sink_put, .fd = -1},
+    struct filling filling = {.receiver = {.room = sink_room,
+                                           .put = sink_put,
+                                           .check = sink_check,
+                                           .restart = sink_restart,
+                                           .fd = -1},
                               .crew = crew,
                               .lane = own,
                               .sum = part->sum ? XXH3_createState() : NULL,
+                              .wanted_sum = part->sum,
                               .range = &ranges[part->first],
                               .at = ranges[part->first].from,
                               .fd = -1,
@@ -301,7 +335,7 @@ static int fill_piece(void *context, const struct work_piece *piece, void *own)
     if (!error)
         error = fill_part(&filling, &ranges[part->first], &ranges[part->end], piece);
     if (!error)
-        error = fill_compare_sum(&filling, part->sum);
+        error = sink_check(&filling.receiver);
     if (error)
         error = fill_fail(&filling, error);
     sink_close(&filling);

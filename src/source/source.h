@@ -172,6 +172,11 @@ struct source_receiver {
     /* Takes the next bytes: in the room, or anywhere. NULL: they are in `fd` already. An error of
      * either function ends the copy, which returns it. */
     int (*put)(struct source_receiver *receiver, const uint8_t *bytes, size_t size_bytes);
+    /* For a source that has its bytes from several servers. After all bytes: -EBADMSG if they have
+     * another sum than the wanted bytes. */
+    int (*check)(struct source_receiver *receiver);
+    /* Forgets the bytes that were put: they come again, from the first one on. */
+    void (*restart)(struct source_receiver *receiver);
     /* Both change with each put(). */
     uint64_t at_bytes;   /* offset in the memory of the next byte */
     uint64_t left_bytes; /* contiguous in memory from there on; a room is never larger */
