@@ -45,22 +45,25 @@ enum direct_use direct_decide(enum direct_use use, uint64_t files_bytes, uint64_
     return use == DIRECT_AUTO && fits ? DIRECT_NEVER : use;
 }
 
-/* If the free memory is unknown, leaves the choice to the kernel: through the cache. */
-enum direct_use direct_choose(enum direct_use use, uint64_t files_bytes, uint64_t taken_bytes)
+uint64_t direct_available_bytes(void)
 {
     struct headroom_info info = {0};
     struct headroom *headroom;
-    int error;
+    int error = headroom_open("", &headroom);
 
-    if (use != DIRECT_AUTO)
-        return use;
-    error = headroom_open("", &headroom);
     if (!error) {
         error = headroom_read(headroom, &info);
         headroom_close(headroom);
     }
-    return error ? DIRECT_NEVER
-                 : direct_decide(use, files_bytes, taken_bytes, info.available_bytes);
+    return error ? UINT64_MAX : info.available_bytes;
+}
+
+/* If the free memory is unknown, leaves the choice to the kernel: through the cache. */
+enum direct_use direct_choose(enum direct_use use, uint64_t files_bytes, uint64_t taken_bytes)
+{
+    return use == DIRECT_AUTO
+               ? direct_decide(use, files_bytes, taken_bytes, direct_available_bytes())
+               : use;
 }
 
 /* ---- cached bytes ---------------------------------------------------------------------------- */

@@ -48,6 +48,8 @@ int direct_parse(const char *text, enum direct_use *use);
  * the caller is about to fill. Returns the others unchanged.
  */
 enum direct_use direct_choose(enum direct_use use, uint64_t files_bytes, uint64_t taken_bytes);
+/* Returns the memory of this machine that is available; UINT64_MAX: unknown. */
+uint64_t direct_available_bytes(void);
 /* The pure part. */
 enum direct_use direct_decide(enum direct_use use, uint64_t files_bytes, uint64_t taken_bytes,
                               uint64_t available_bytes);

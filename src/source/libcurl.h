@@ -32,6 +32,11 @@
     F(multi_cleanup)         \
     F(slist_append)          \
     F(slist_free_all)        \
+    F(url)                   \
+    F(url_set)               \
+    F(url_get)               \
+    F(url_cleanup)           \
+    F(free)                  \
     F(getdate)
 
 /* A member per function: easy_init is curl_easy_init. <curl/curl.h> has macros of some names that

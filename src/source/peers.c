@@ -108,6 +108,15 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
     peers->alive_ms = now_ms;
 }
 
+bool peers_may_improve(const struct peers *peers)
+{
+    bool is_asking = false;
+
+    for (size_t i = 0; i < peers->count; i++)
+        is_asking |= peers->peer[i].state == PEER_ASKED;
+    return is_asking && count_having(peers) < PEERS_USED;
+}
+
 /* ---- pieces --------------------------------------------------------------------------------- */
 
 static bool is_usable(const struct peer *peer, uint64_t now_ms)

@@ -94,6 +94,10 @@ void peers_end(struct peers *peers, size_t peer, uint64_t began_ms, uint64_t now
 /* Takes back peers_next(), without a result: the caller was stopped. */
 void peers_drop(struct peers *peers, size_t peer);
 
+/* True if a question that is asked now may find a peer to use, because fewer than PEERS_USED are
+ * known. */
+bool peers_may_improve(const struct peers *peers);
+
 /* Bars a peer that lied about more than a piece. */
 void peers_bar(struct peers *peers, size_t peer);
 

@@ -124,6 +124,17 @@ struct source *source_open(void)
     return calloc(1, sizeof(struct source));
 }
 
+struct source *source_open_with(const struct source_backend *backend, void *state)
+{
+    struct source *source = source_open();
+
+    if (!source)
+        return NULL;
+    source->used[0].backend = backend;
+    source->used[0].state = state;
+    return source;
+}
+
 static void free_item(struct source_item *item)
 {
     if (!item)
@@ -378,6 +389,24 @@ int source_add_bytes(struct source *source, size_t shown_as, uint8_t *bytes, siz
     item->file.size_bytes = size_bytes;
     item->own = bytes;
     return add_item(source, item, file);
+}
+
+int source_add_own(struct source *source, const char *shown, uint64_t size_bytes)
+{
+    struct failure unused;
+    struct source_item *item;
+    size_t file;
+    int error = make_room(source, shown, &unused);
+
+    if (error)
+        return error;
+    item = make_item(shown, NULL, 0);
+    if (!item)
+        return -ENOMEM;
+    item->backend = source->used[0].backend;
+    item->state = source->used[0].state;
+    item->file.size_bytes = size_bytes;
+    return add_item(source, item, &file);
 }
 
 const struct source_file *source_get(const struct source *source, size_t file)

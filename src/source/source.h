@@ -13,8 +13,9 @@
  * they are held against the bounds below before a byte is read.
  *
  * The other headers for other folders:
- *   direct      reads files past the page cache, or through it
- *   pipe_copy   copies bytes of a file into another file by splice(2)
+ *   direct        reads files past the page cache, or through it
+ *   pipe_copy     copies bytes of a file into another file by splice(2)
+ *   source_peers  a store of other nodes, whose allocations are the files of a source
  */
 #ifndef GMSFS_SOURCE_SOURCE_H
 #define GMSFS_SOURCE_SOURCE_H
@@ -22,6 +23,7 @@
 #include "base/failure.h"
 #include "source/direct.h"
 #include "source/pipe_copy.h"
+#include "source/source_peers.h"
 
 #include <stdbool.h>
 #include <stddef.h>

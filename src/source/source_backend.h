@@ -69,6 +69,12 @@ extern const struct source_backend source_s3;    /* s3:// */
 extern const struct source_backend source_hub;   /* hf:// */
 extern const struct source_backend source_test;  /* test://, only in test builds (tests/) */
 
+/* Makes a source of one backend, whose places are not named by users. The source closes the state.
+ * NULL: no memory. */
+struct source *source_open_with(const struct source_backend *backend, void *state);
+/* Adds a file of that backend, whose number is the count of the files before it. -ENOMEM */
+int source_add_own(struct source *source, const char *shown, uint64_t size_bytes);
+
 /* -ENOMEM, or beyond a bound: -E2BIG. source.c checks the names, if a server announced them. */
 int source_list_add(struct source_list *list, const char *name, uint64_t size_bytes,
                     bool is_folder);

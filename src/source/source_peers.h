@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * source_peers - a store of other nodes: its texts, and its allocations as the files of a source
+ *
+ * For `gmsfs pull`. All nodes that have the contents with one id send the same bytes, so each
+ * piece comes from the node that is best for it (peers.h), and from another if that one fails, is
+ * slow, or sends bytes with another sum. Nodes that have no or other contents are asked again now
+ * and then. Prints nothing. Blocking; source_cancel() ends it.
+ */
+#ifndef GMSFS_SOURCE_SOURCE_PEERS_H
+#define GMSFS_SOURCE_SOURCE_PEERS_H
+
+#include "base/failure.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SOURCE_PEERS_ID_BYTES 16u
+
+struct source;
+struct source_peers;
+
+struct source_peers_wish {
+    const char *const *urls; /* addresses of the store: http[s]://HOST[:PORT]/PATH/ */
+    size_t url_count;
+    const uint8_t *id;    /* of the contents; NULL: the first answer decides */
+    bool is_insecure;     /* accepts public addresses without TLS */
+    uint64_t patience_ms; /* fails after so long without a node that sends the contents */
+};
+
+/* Finds the nodes and begins to ask them. The failure has the whole message, here as below. */
+int source_peers_open(const struct source_peers_wish *wish, struct source_peers **peers,
+                      struct failure *failure);
+/* Only if no source was made of it. NULL is fine. */
+void source_peers_close(struct source_peers *peers);
+
+/* Waits for the first node that has the contents, and a second more for better ones. Sets their id.
+ * -EHOSTUNREACH: no node was found within the patience. */
+int source_peers_find(struct source_peers *peers, uint8_t id[SOURCE_PEERS_ID_BYTES],
+                      struct failure *failure);
+
+/* The texts of the contents, as one node sent them; the caller frees both. */
+struct source_peers_texts {
+    size_t node;
+    char *pieces, *layout;
+    size_t pieces_bytes, layout_bytes;
+};
+
+/* Reads the texts, which have bounds, from any node. The caller checks them: source_peers_bar()
+ * bars a node that sent wrong ones. */
+int source_peers_read(struct source_peers *peers, size_t most_pieces_bytes,
+                      size_t most_layout_bytes, struct source_peers_texts *texts,
+                      struct failure *failure);
+void source_peers_bar(struct source_peers *peers, size_t node, const char *why);
+
+/* Makes the source, which owns the peers then, also after a failure; its files are the allocations
+ * of these sizes, by rank. NULL: no memory. */
+struct source *source_peers_source(struct source_peers *peers, const uint64_t *sizes_bytes,
+                                   size_t count);
+
+/* Calls tell() for each node that was barred: "http://...: sent wrong bytes ...". */
+void source_peers_tell_barred(struct source_peers *peers,
+                              void (*tell)(const char *node, const char *why));
+
+#endif
