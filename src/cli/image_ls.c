@@ -16,7 +16,7 @@
 #include <time.h>
 
 #define NUMBER_BYTES 24
-#define PIECES_BYTES 48
+#define PIECES_TEXT_BYTES 48
 #define TIME_BYTES   32
 
 static const uint8_t no_group[DIGEST_BYTES];
@@ -84,7 +84,7 @@ static const char *ls_time(uint64_t seconds, char text[TIME_BYTES])
 static int ls_row(const struct ls *ls, size_t rank, struct ui_table *table)
 {
     const struct image_allocation *allocation = &ls->image.manifest.allocations[rank];
-    char number[NUMBER_BYTES], bytes[NUMBER_BYTES], pieces[PIECES_BYTES];
+    char number[NUMBER_BYTES], bytes[NUMBER_BYTES], pieces[PIECES_TEXT_BYTES];
     char sum[DIGEST_TEXT_BYTES] = "-", *tag = ls_tag(ls, rank);
 
     if (!tag)

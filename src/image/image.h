@@ -9,6 +9,7 @@
  *   image_layout    the canonical layout in an image, opened for reading (pure)
  *   image_dir       its directory: names, files, and locks
  *   image_entries   puts its entries into a store
+ *   image_pieces    a store on other nodes, as an image (pure)
  *
  * This header opens an image, and checks or loads all its bytes. The commands lock and clear
  * stores. Prints nothing: functions return 0 or a negative errno, and a `struct failure` says why.
@@ -20,6 +21,7 @@
 #include "image/image_entries.h"
 #include "image/image_layout.h"
 #include "image/image_manifest.h"
+#include "image/image_pieces.h"
 #include "source/source.h"
 
 #include <stdbool.h>

@@ -35,6 +35,7 @@ static void check_fail(void *context, const struct fill_failure *failed)
     const struct image *image = run->check->image;
     const struct image_piece *piece = check_find_piece(run, failed->range);
     const char *allocation = image->manifest.allocations[piece->rank].name;
+    const char *shown = source_get(image->dir.source, failed->range->file)->shown;
     char name[IMAGE_NAME_BYTES];
     bool is_told;
 
@@ -46,13 +47,14 @@ static void check_fail(void *context, const struct fill_failure *failed)
                     allocation, failure_reason(failed->error));
     else if (failed->error == -EBADMSG && !*failed->why)
         failure_set(run->failure, failed->error,
-                    "%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
+                    "%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
                     ", '%s') are not the saved bytes: the image is damaged",
-                    image->dir.path, image_data_name(piece->file, name), piece->size_bytes,
-                    piece->file_offset_bytes, piece->rank, allocation);
+                    shown, piece->size_bytes, piece->file_offset_bytes, piece->rank, allocation);
+    else if (*failed->why)
+        failure_set(run->failure, failed->error, "%s: cannot read: %s", shown, failed->why);
     else
-        image_dir_explain_read(&image->dir, image_data_name(piece->file, name), failed->error,
-                               failed->why, run->failure);
+        image_dir_explain(&image->dir, image_data_name(piece->file, name), "read", failed->error,
+                          run->failure);
 }
 
 static int check_tick(void *context, size_t crew, uint64_t done_bytes)

@@ -65,13 +65,6 @@ int image_dir_explain(const struct image_dir *dir, const char *name, const char 
     return failure_set(failure, error, "%s/%s: cannot %s: %s", dir->path, name, doing, why);
 }
 
-int image_dir_explain_read(const struct image_dir *dir, const char *name, int error,
-                           const char *why, struct failure *failure)
-{
-    return *why ? failure_set(failure, error, "%s/%s: cannot read: %s", dir->path, name, why)
-                : image_dir_explain(dir, name, "read", error, failure);
-}
-
 /* ---- the directory ------------------------------------------------------------------------- */
 
 /* Accepts file systems without flock(2). */
@@ -275,7 +268,9 @@ int image_dir_read(const struct image_dir *dir, const char *name, size_t most_by
         return 0;
     free(*bytes);
     *bytes = NULL;
-    return image_dir_explain_read(dir, name, error, why.text, failure);
+    if (*why.text)
+        return failure_set(failure, error, "%s/%s: cannot read: %s", dir->path, name, why.text);
+    return image_dir_explain(dir, name, "read", error, failure);
 }
 
 int image_dir_write(const struct image_dir *dir, const char *name, const void *bytes,

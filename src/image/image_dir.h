@@ -83,10 +83,6 @@ int image_dir_sync(const struct image_dir *dir);
 int image_dir_explain(const struct image_dir *dir, const char *name, const char *doing, int error,
                       struct failure *failure);
 
-/* The same for bytes that the source cannot read; why: its words, "": none. */
-int image_dir_explain_read(const struct image_dir *dir, const char *name, int error,
-                           const char *why, struct failure *failure);
-
 /*
  * Reads the manifest, or the unfinished one. -ENOENT: there is none. Other errors are in
  * `failure`, and returned as -EINVAL. Call image_manifest_free() in any case.

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "image/image_pieces.h"
+
+#include "meta/layout.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Compares the id with the one that follows from sums and layout. */
+static int check_id(const uint8_t id[DIGEST_BYTES], const struct pieces *pieces,
+                    const struct image_layout *layout, const char **why)
+{
+    uint8_t hash[DIGEST_BYTES], made[DIGEST_BYTES];
+    int error = image_layout_contents_hash(layout, hash);
+
+    if (!error)
+        error = pieces_make_id(hash, (const uint8_t(*)[DIGEST_BYTES])pieces->sums,
+                               pieces->piece_count, made);
+    if (error)
+        return error;
+    *why = "the id that it sent does not follow from its layout and sums";
+    return memcmp(made, id, DIGEST_BYTES) == 0 && memcmp(pieces->id, id, DIGEST_BYTES) == 0
+               ? 0
+               : -EPROTO;
+}
+
+static int check_sizes(const struct pieces *pieces, const struct image_layout *layout,
+                       const char **why)
+{
+    struct image_layout_allocation allocation;
+    bool is_same = pieces->allocation_count == layout->allocation_count;
+
+    for (size_t i = 0; is_same && i < pieces->allocation_count; i++) {
+        image_layout_get(layout, i, &allocation);
+        is_same = allocation.size_bytes == pieces->allocations[i].size_bytes;
+    }
+    *why = "its 'pieces' and its 'layout' have different allocations";
+    return is_same ? 0 : -EPROTO;
+}
+
+/* Returns the largest granularity that all aligned sizes have. */
+static uint64_t find_granularity(const struct image_layout *layout)
+{
+    struct image_layout_allocation allocation;
+    uint64_t bits = 0;
+
+    for (size_t i = 0; i < layout->allocation_count; i++) {
+        image_layout_get(layout, i, &allocation);
+        bits |= allocation.aligned_bytes;
+    }
+    return bits & -bits;
+}
+
+/* Takes the names out of the pieces. */
+static int take_allocations(struct image_manifest *manifest, struct pieces *pieces)
+{
+    size_t count = pieces->allocation_count;
+
+    manifest->allocations = calloc(count + 1, sizeof(*manifest->allocations));
+    manifest->file_sizes = calloc(count + 1, sizeof(*manifest->file_sizes));
+    if (!manifest->allocations || !manifest->file_sizes)
+        return -ENOMEM;
+    manifest->allocation_count = manifest->file_count = count;
+    for (size_t i = 0; i < count; i++) {
+        struct pieces_allocation *from = &pieces->allocations[i];
+
+        manifest->allocations[i] = (struct image_allocation){
+            from->size_bytes, from->size_bytes, from->name, from->first_piece, from->piece_count};
+        manifest->file_sizes[i] = from->size_bytes;
+        from->name = NULL;
+    }
+    return 0;
+}
+
+static int take_pieces(struct image_manifest *manifest, const struct pieces *pieces)
+{
+    manifest->pieces = calloc(pieces->piece_count + 1, sizeof(*manifest->pieces));
+    if (!manifest->pieces)
+        return -ENOMEM;
+    manifest->piece_count = pieces->piece_count;
+    for (size_t i = 0; i < pieces->piece_count; i++) {
+        struct piece_place place = pieces_place(pieces, i);
+
+        manifest->pieces[i] = (struct image_piece){.rank = place.rank,
+                                                   .offset_bytes = place.offset_bytes,
+                                                   .file = place.rank,
+                                                   .file_offset_bytes = place.offset_bytes,
+                                                   .size_bytes = place.size_bytes,
+                                                   .done = true};
+        memcpy(manifest->pieces[i].sum, pieces->sums[i], DIGEST_BYTES);
+    }
+    return 0;
+}
+
+static int make(const uint8_t id[DIGEST_BYTES], struct pieces *pieces,
+                struct image_manifest *manifest, const struct image_layout *layout,
+                const char **why)
+{
+    int error = check_sizes(pieces, layout, why);
+
+    if (!error)
+        error = check_id(id, pieces, layout, why);
+    if (!error)
+        error = take_allocations(manifest, pieces);
+    if (!error)
+        error = take_pieces(manifest, pieces);
+    manifest->piece_bytes = PIECES_BYTES;
+    manifest->stored_bytes = pieces->total_bytes;
+    manifest->layout_bytes = layout->size_bytes;
+    manifest->granularity_bytes = find_granularity(layout);
+    return error;
+}
+
+int image_pieces_open(const uint8_t id[DIGEST_BYTES], const char *text, size_t text_bytes,
+                      uint8_t *layout_bytes, size_t layout_size_bytes,
+                      struct image_manifest *manifest, struct image_layout *layout,
+                      const char **why)
+{
+    struct words_error wrong;
+    struct pieces pieces;
+    int error = pieces_decode(text, text_bytes, &pieces, &wrong);
+
+    memset(manifest, 0, sizeof(*manifest));
+    memset(layout, 0, sizeof(*layout));
+    *why = "its 'pieces' is not one of a store";
+    if (error) {
+        free(layout_bytes);
+    } else {
+        layout_hash(layout_bytes, layout_size_bytes, manifest->layout_hash);
+        error = image_layout_open(layout_bytes, layout_size_bytes, layout, why);
+    }
+    if (!error)
+        error = make(id, &pieces, manifest, layout, why);
+    pieces_free(&pieces);
+    return error == -ENOMEM || !error ? error : -EPROTO;
+}
