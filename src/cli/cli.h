@@ -68,6 +68,7 @@ extern const struct cli_command cmd_load;
 extern const struct cli_command cmd_log;
 extern const struct cli_command cmd_ls;
 extern const struct cli_command cmd_metadata;
+extern const struct cli_command cmd_pull;
 extern const struct cli_command cmd_run;
 extern const struct cli_command cmd_save;
 extern const struct cli_command cmd_status;

@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
+#include "cli/store_contents.h"
 #include "cli/store_make.h"
 #include "cli/store_source.h"
 #include "cli/ui.h"
@@ -33,13 +34,16 @@ static uint64_t load_committed_bytes(const struct image_load *load)
     return info.committed ? info.total_bytes : 0;
 }
 
+/* Bytes of other nodes are not fetched twice. */
 static int load_check_sums(struct image_load *load)
 {
     struct image_check check = {
         .image = &load->image, .threads = load->request->threads, .direct = load->request->direct};
     uint64_t passed_ms;
-    int status = image_check_shown(&check, "checking", load->request->quiet, &passed_ms);
+    int status = CLI_OK;
 
+    if (!load->contents)
+        status = image_check_shown(&check, "checking", load->request->quiet, &passed_ms);
     load->is_checked = status == CLI_OK;
     return status;
 }
@@ -78,6 +82,30 @@ static int load_connect(struct image_load *load)
     if (status == CLI_OK && !load->is_checked && load_committed_bytes(load) > kept_bytes)
         status = load_check_sums(load);
     return status;
+}
+
+/* Takes the lock, unless the store has the contents already. Another pull may have committed them
+ * while this one waited: the lock is given back for a look then. */
+static int load_connect_if_other(struct image_load *load, bool *has)
+{
+    char hash[DIGEST_TEXT_BYTES];
+    struct gmsfs_info info;
+    uint64_t seen = UINT64_MAX;
+    int status;
+
+    digest_text(load->target.hash, hash);
+    for (;;) {
+        *has = store_has_contents(load->request->store, load->target.handle, load->contents, hash,
+                                  &seen);
+        if (*has)
+            return CLI_OK;
+        status = load_connect(load);
+        if (status != CLI_OK || gmsfs_get_info(load->target.handle, &info) != 0 ||
+            info.generation == seen)
+            return status;
+        gmsfs_abort(load->target.handle, NULL);
+        signals_defer(false);
+    }
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
@@ -144,7 +172,7 @@ static void load_print_result(const struct image_load *load, uint64_t start_ms)
             "committed %s: %zu allocations and %zu entries, generation %" PRIu64 ", layout %s%s",
             load->request->store, manifest->allocation_count, load->image.layout.entry_count,
             load->generation, digest_text(load->target.hash, hash),
-            memcmp(load->target.hash, manifest->layout_hash, DIGEST_BYTES) == 0
+            load->contents || memcmp(load->target.hash, manifest->layout_hash, DIGEST_BYTES) == 0
                 ? ""
                 : " (realigned: not the saved one)");
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", manifest->stored_bytes,
@@ -167,8 +195,11 @@ static int load_check_source(const struct image_load *load)
 static int load_into_store(struct image_load *load)
 {
     uint64_t start_ms;
-    int status = load_connect(load);
+    bool has = false;
+    int status = load->contents ? load_connect_if_other(load, &has) : load_connect(load);
 
+    if (has)
+        return store_say_has_contents(load->request->store, load->contents, load->request->quiet);
     start_ms = cli_now_ms();
     if (status == CLI_OK)
         status = load_fill(load);
@@ -181,35 +212,42 @@ static int load_into_store(struct image_load *load)
     return status;
 }
 
+int image_load_opened(struct image_load *load)
+{
+    struct target *target = &load->target;
+    int status;
+
+    *target = (struct target){.store = load->request->store,
+                              .from = load->image.dir.path,
+                              .manifest = &load->image.manifest,
+                              .layout = &load->image.layout,
+                              .realign = load->request->realign,
+                              .staging = staging_new(),
+                              .ctl_fd = -1};
+    status = target->staging ? target_open(target) : cli_out_of_memory();
+    if (status == CLI_OK && !load->contents)
+        status = load_check_source(load);
+    if (status == CLI_OK)
+        status = load_into_store(load);
+    staging_free(target->staging);
+    target_close(target);
+    store_make_undo();
+    return status;
+}
+
 int image_load(const struct image_request *request)
 {
-    struct image_load load = {.request = request,
-                              .target = {.store = request->store,
-                                         .manifest = &load.image.manifest,
-                                         .layout = &load.image.layout,
-                                         .realign = request->realign,
-                                         .ctl_fd = -1}};
+    struct image_load load = {.request = request};
     struct failure failure;
     int status;
 
     signals_install("\ngmsfs image: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
-    load.target.staging = staging_new();
-    if (!load.target.staging)
-        return cli_out_of_memory();
     status = image_open(&load.image, request->path, &failure) ? cli_failure(&failure) : CLI_OK;
-    if (status == CLI_OK)
+    if (status == CLI_OK) {
         store_source_tell_unfinished(load.image.dir.source, request->path);
-    load.target.from = load.image.dir.path;
-    if (status == CLI_OK)
-        status = target_open(&load.target);
-    if (status == CLI_OK)
-        status = load_check_source(&load);
-    if (status == CLI_OK)
-        status = load_into_store(&load);
-    staging_free(load.target.staging);
-    target_close(&load.target);
+        status = image_load_opened(&load);
+    }
     image_close(&load.image);
-    store_make_undo();
     return status;
 }

@@ -14,12 +14,16 @@
 struct image_load {
     const struct image_request *request;
     struct image image;
-    struct target target; /* the store */
-    bool is_checked;      /* true if all sums were right once */
+    const uint8_t *contents; /* id of the image's contents, which may be in the store already: of a
+                              * pull; NULL: the store is replaced in any case */
+    struct target target;    /* the store */
+    bool is_checked;         /* true if all sums were right once */
     uint64_t generation;
     uint64_t copied_ms;
 };
 
+/* Loads the image, which is open; signals are installed. Returns an exit status. */
+int image_load_opened(struct image_load *load);
 /* Makes the image's allocations and fills them, comparing each sum. Needs the writer's lock. */
 int image_load_bytes(struct image_load *load);
 

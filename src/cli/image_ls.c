@@ -15,9 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-#define NUMBER_BYTES 24
+#define NUMBER_BYTES      24
 #define PIECES_TEXT_BYTES 48
-#define TIME_BYTES   32
+#define TIME_BYTES        32
 
 static const uint8_t no_group[DIGEST_BYTES];
 

@@ -54,11 +54,11 @@ static const struct cli_command cmd_help = {
 };
 
 static const struct cli_command *const commands[] = {
-    &cmd_mount,   &cmd_umount,  &cmd_status,   &cmd_top,      &cmd_load,    &cmd_save,
-    &cmd_copy,    &cmd_verify,  &cmd_drain,    &cmd_fence,    &cmd_sum,     &cmd_image,
-    &cmd_ls,      &cmd_run,     &cmd_wait,     &cmd_metadata, &cmd_triton,  &cmd_clear_suspect,
-    &cmd_promote, &cmd_demote,  &cmd_governor, &cmd_web,      &cmd_upgrade, &cmd_log,
-    &cmd_journal, &cmd_version, &cmd_help,
+    &cmd_mount,         &cmd_umount,  &cmd_status,  &cmd_top,      &cmd_load,     &cmd_save,
+    &cmd_copy,          &cmd_verify,  &cmd_drain,   &cmd_fence,    &cmd_sum,      &cmd_image,
+    &cmd_pull,          &cmd_ls,      &cmd_run,     &cmd_wait,     &cmd_metadata, &cmd_triton,
+    &cmd_clear_suspect, &cmd_promote, &cmd_demote,  &cmd_governor, &cmd_web,      &cmd_upgrade,
+    &cmd_log,           &cmd_journal, &cmd_version, &cmd_help,
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -39,8 +39,13 @@ struct source_peers {
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
-static void note_why(struct peer_node *node, const char *why)
+/* Keeps the reason why a node was barred. Under the lock. */
+static void note_why(struct source_peers *peers, size_t index, const char *why)
 {
+    struct peer_node *node = &peers->nodes[index];
+
+    if (peers->plan.peer[index].state == PEER_BARRED)
+        return;
     snprintf(node->why, sizeof(node->why), "%.*s", (int)sizeof(node->why) - 1, why);
 }
 
@@ -53,7 +58,7 @@ static void wait_changed(struct source_peers *peers, uint64_t most_ms)
 }
 
 /* Compares the id that a node has with the wanted one, which the first answer sets. */
-static enum peer_result judge_answer(struct source_peers *peers, struct peer_node *node, int error,
+static enum peer_result judge_answer(struct source_peers *peers, size_t index, int error,
                                      const uint8_t id[NODE_ID_BYTES], const char *why)
 {
     enum peer_result result = peer_node_result(error);
@@ -63,11 +68,11 @@ static enum peer_result judge_answer(struct source_peers *peers, struct peer_nod
         peers->has_id = true;
     }
     if (error == 0 && memcmp(peers->id, id, NODE_ID_BYTES) != 0) {
-        note_why(node, "it has other contents");
+        note_why(peers, index, "it has other contents");
         return PEER_LACKS;
     }
     if (error)
-        note_why(node, error == -ENOENT ? "it has no committed store there" : why);
+        note_why(peers, index, error == -ENOENT ? "it has no committed store there" : why);
     return result;
 }
 
@@ -86,7 +91,7 @@ static void ask(struct source_peers *peers, size_t index)
     pthread_mutex_lock(&peers->lock);
     if (peers->is_cancelled)
         return;
-    result = judge_answer(peers, node, error, id, why.text);
+    result = judge_answer(peers, index, error, id, why.text);
     peers_answered(&peers->plan, index, began_ms, clock_now_ms(), result,
                    1000u * atomic_load(&node->retry_s));
     pthread_cond_broadcast(&peers->changed);
@@ -273,7 +278,7 @@ static void end_request(struct source_peers *peers, size_t index, uint64_t began
     enum peer_result result = peer_node_result(error);
 
     if (error)
-        note_why(node, result == PEER_LACKS ? "it no longer has the contents" : why);
+        note_why(peers, index, result == PEER_LACKS ? "it no longer has the contents" : why);
     peers_end(&peers->plan, index, began_ms, clock_now_ms(), result,
               1000u * atomic_load(&node->retry_s));
     atomic_store(&peers->limits.piece_ms, (unsigned)peers_deadline_ms(&peers->plan));
@@ -341,7 +346,7 @@ int source_peers_read(struct source_peers *peers, size_t most_pieces_bytes,
 void source_peers_bar(struct source_peers *peers, size_t node, const char *why)
 {
     pthread_mutex_lock(&peers->lock);
-    note_why(&peers->nodes[node], why);
+    note_why(peers, node, why);
     peers_bar(&peers->plan, node);
     pthread_mutex_unlock(&peers->lock);
 }

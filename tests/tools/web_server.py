@@ -25,6 +25,7 @@
     fail=STATUS:N  the first N requests are answered with STATUS
     retry=S        with Retry-After, too
     late=STATUS:N  all requests after the first N
+    of=TEXT        all these only for names with this text
     password       401 without user "user", password "secret"
     to=URL         redirects there, with the path /plain/NAME; to=loop: to itself
                    also with a query that is another each time
@@ -52,6 +53,7 @@ sys.dont_write_bytecode = True
 import web_places  # noqa: E402  beside this program
 
 PIECE = 64 << 10
+OTHER = bytes(255 - byte for byte in range(256))
 USER = "Basic " + base64.b64encode(b"user:secret").decode()
 
 
@@ -120,6 +122,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(404)
         words, name = parts[1], urllib.parse.unquote(parts[2])
         self.faults = dict(word.partition("=")[::2] for word in urllib.parse.unquote(words).split("+"))
+        if self.faults.get("of", "") not in name:
+            self.faults = {}
         self.key = words + "/" + name
         if not self.refused(name):
             self.send_file(name)
@@ -152,7 +156,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         number = self.state.count(self.key)
         for fault in ("change", "swap", "grow"):
             if fault in self.faults and number > int(self.faults[fault]):
-                data = data + b"x" if fault == "grow" else bytes(byte ^ 255 for byte in data)
+                data = data + b"x" if fault == "grow" else data.translate(OTHER)
                 tag = "two"
         return data, tag
 

@@ -1,0 +1,239 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs pull: a store of other nodes, from those that send it well. The nodes are a web server that
+# misbehaves as the address says; each address of it is a node.
+
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+
+load helpers
+load image
+load web
+
+setup() {
+    common_setup
+    start_mount size=128M
+    start_web
+}
+
+# share STORE [NAME]: serves it as $WEB/FAULT/NAME; sets ID
+share() {
+    "$GMSFS" image save -q "$M/$1" "$T/image-${2-$1}"
+    ID=$("$BUILD/tests/tools/store_tree" "$T/image-${2-$1}" "$T/www/${2-$1}")
+}
+
+# make_store NAME BYTES
+make_store() {
+    mkdir -p "$M/$1"
+    "$GMSFS" run -w "$M/$1" -- bash -c 'head -c "$1" /dev/urandom >"$GMSFS_STORE/allocations/a"' _ "$2"
+}
+
+# nodes FAULT...: sets NODES to the addresses of the store `weights` of nodes with these faults
+nodes() {
+    local fault
+    NODES=()
+    for fault; do NODES+=("$WEB/$fault/weights/"); done
+}
+
+# pulls FAULT...: from such nodes, all of the store, and anew
+pulls() {
+    [[ ! -e $M/other ]] || rmdir "$M/other"
+    nodes "$@"
+    cli pull --timeout 20 "$M/other" "${NODES[@]}"
+    same weights other
+}
+
+# fails REGEX FAULT...: a pull from such nodes fails so, and leaves no store
+fails() {
+    [[ ! -e $M/other ]] || rmdir "$M/other"
+    nodes "${@:2}"
+    cli -1 pull --timeout 1 "$M/other" "${NODES[@]}"
+    assert_match "$output" "$1"
+    [[ ! -e $M/other ]] || fail 'a store was left'
+}
+
+# ---- there ------------------------------------------------------------------------------------
+
+@test "a store of another node comes whole, with any content" {
+    fill_store weights
+    share weights
+    cli pull "$M/other" "$WEB/plain/weights"
+    assert_match "$output" "contents $ID: "
+    assert_match "$output" 'committed .*: 4 allocations and 7 entries, generation 1, layout '
+    same weights other
+    # Each byte once; the texts from one node.
+    assert_eq "$(count_requests "by-id/$ID/allocations/")" 4 'requests of pieces'
+    assert_eq "$(count_requests '/(pieces|layout)"')" 3 'requests of texts'
+}
+
+@test "pieces of 16M, from several nodes at once, into a store of any granularity" {
+    make_store weights 40000001
+    share weights
+    start_mount size=64M,granularity=64k
+    nodes plain of=x of=y of=z
+    cli pull -q --threads 3 "$M/other" "${NODES[@]}"
+    assert_eq "$output" '' output
+    assert_eq "$("$GMSFS" sum "$M/other")" "$("$GMSFS" sum "${MOUNTS[0]}/weights")" sums
+    assert_eq "$(count_requests '"range": "bytes=(0-16777215|16777216-33554431|33554432-40000000)"')" 3 ranges
+}
+
+@test "the first answer decides, and --id refuses others" {
+    make_store weights 100000
+    make_store second 100001
+    share second
+    share weights
+    cli -1 pull --timeout 0.5 --id "$ID" "$M/other" "$WEB/plain/second"
+    assert_match "$output" "/plain/second: it has other contents"
+    cli pull --timeout 5 --id "$ID" "$M/other" "$WEB/plain/second" "$WEB/plain/weights"
+    same weights other
+    cli -2 pull --id "${ID^^}x" "$M/other" "$WEB/plain/weights"
+    assert_match "$output" '32 hex digits'
+}
+
+@test "addresses come from a file, too" {
+    make_store weights 100000
+    share weights
+    printf '# nodes\n\nhttp://127.0.0.1:1/none/\n%s \n' "$WEB/plain/weights" >"$T/nodes"
+    cli pull -q "$M/other" "@$T/nodes"
+    same weights other
+    cli -1 pull "$M/other" "@$T/none"
+    assert_match "$output" 'none: cannot read: No such file'
+    echo '# none' >"$T/empty"
+    cli -1 pull "$M/other" "@$T/empty"
+    assert_match "$output" 'empty: it has no URL'
+}
+
+@test "addresses that are none, and public ones without TLS, are refused" {
+    local url
+    for url in "$T/image" s3://bucket/x http:// "$WEB/x?y"; do
+        cli -1 pull "$M/other" "$url"
+        assert_match "$output" 'is no (valid )?address'
+    done
+    cli -1 pull "$M/other" http://192.0.2.1/gpu0/weights
+    assert_match "$output" '192.0.2.1.*: its address is not private, .*use https://, or --insecure'
+    [[ ! -e $M/other ]] || fail 'a store was left'
+}
+
+# ---- nodes that fail --------------------------------------------------------------------------
+
+@test "a node that is dead, or without the store, is left for others" {
+    make_store weights 100000
+    share weights
+    pulls fail=404:99 plain
+    cli pull -q "$M/third" http://127.0.0.1:1/weights "$WEB/plain/weights"
+    same weights third
+}
+
+@test "wrong bytes are asked elsewhere, and bar their node" {
+    make_store weights 40000000
+    share weights
+    pulls swap=0+of=allocations plain
+    [[ $output != *"no longer used"* || $output == *"swap=0"*"no longer used: sent bytes with another sum"* ]]
+    fails 'swap=0.*: sent bytes with another sum \(allocation 0, from byte' swap=0+of=allocations
+    assert_match "$output" 'nothing was committed'
+}
+
+# bats test_tags=slow
+@test "a node that sends too little, too much or another range is left for others" {
+    local fault
+    make_store weights 40000000
+    share weights
+    for fault in cut=1000000 longer=5 grow=0 noranges shifted more encoded headers late=404:1; do
+        pulls "$fault+of=allocations" plain
+    done
+}
+
+# bats test_tags=slow
+@test "a full node is asked later, and others meanwhile" {
+    make_store weights 40000000
+    share weights
+    pulls fail=429:1000+retry=1+of=allocations plain
+    pulls fail=503:2+retry=1+of=allocations
+    pulls fail=503:2+retry=1
+}
+
+# bats test_tags=slow
+@test "a node that is silent or slow is left within seconds" {
+    local start_ms
+    make_store weights 40000000
+    share weights
+    start_ms=$(now_ms)
+    pulls stall=100000+of=allocations plain
+    pulls slow=300+of=allocations plain
+    (($(now_ms) - start_ms < 25000 * SLOW)) || fail "too late"
+}
+
+# bats test_tags=slow
+@test "a node that is killed or stopped in the middle is left for others" {
+    local signal first
+    make_store weights 40000000
+    share weights
+    first=$WEB
+    for signal in KILL STOP; do
+        start_web
+        spawn "$GMSFS" pull -q "$M/other" "$first/slow=20/weights" "$WEB/slow=20/weights"
+        wait_until 10 grep -q 'allocations' "$WEB_LOG"
+        kill -"$signal" "${SPAWNS[-2]}"
+        wait_exit "$SPAWNED" 30
+        assert_eq "$status" 0
+        same weights other
+        kill -KILL "${SPAWNS[-2]}" 2>/dev/null || true
+        rmdir "$M/other"
+    done
+}
+
+@test "texts that lie bar their node" {
+    make_store weights 100000
+    make_store second 100001
+    share second
+    share weights
+    pulls swap=0+of=layout plain
+    fails 'swap=0.*it is not a canonical layout' swap=0+of=layout
+    fails "swap=0.*its 'pieces' is not one of a store" swap=0+of=pieces
+    # The id of one store before the sums of another one.
+    sed "s/^id .*/id $ID/" "$T/www/second/pieces" >"$T/www/weights/pieces"
+    cp "$T/www/weights/pieces" "$T/www/weights/by-id/$ID/pieces"
+    fails "plain.*: its 'pieces' is not one of a store" plain
+}
+
+@test "without a node for so long, the pull ends, and what was there is back" {
+    make_store weights 100000
+    share weights
+    make_store other 5000
+    cp "$M/other/allocations/a" "$T/before"
+    cli -1 pull --timeout 0.5 "$M/other" "$WEB/cut=1000+of=allocations/weights"
+    assert_match "$output" 'no node sends the contents: .*the connection was cut'
+    assert_match "$output" 'nothing was committed; .*/other has its earlier layout again'
+    cmp "$M/other/allocations/a" "$T/before"
+}
+
+@test "a certificate of another is no node, and the right one is" {
+    make_certificate right IP:127.0.0.1
+    make_certificate wrong DNS:elsewhere
+    make_store weights 100000
+    share weights
+    start_web --tls "$T/wrong.pem" "$T/wrong.key"
+    WEB=https://127.0.0.1:$WEB_PORT
+    CURL_CA_BUNDLE=$T/wrong.pem fails "the server's certificate is not trusted" plain
+    start_web --tls "$T/right.pem" "$T/right.key"
+    WEB=https://127.0.0.1:$WEB_PORT
+    CURL_CA_BUNDLE=$T/right.pem pulls plain
+}
+
+# ---- ends -------------------------------------------------------------------------------------
+
+@test "a pull that is interrupted or killed leaves no bytes" {
+    local signal
+    make_store weights 40000000
+    share weights
+    for signal in HUP TERM KILL; do
+        spawn "$GMSFS" pull -q "$M/other" "$WEB/slow=20/weights"
+        wait_until 10 grep -q 'allocations' "$WEB_LOG"
+        kill -"$signal" "$SPAWNED"
+        wait_exit "$SPAWNED" 10
+        [[ $signal == KILL ]] || assert_eq "$status" $((128 + $(kill -l "$signal")))
+        [[ $signal == KILL && -e $M/other ]] && assert_state other EMPTY
+        [[ $signal == KILL || ! -e $M/other ]] || fail 'a store was left'
+        : >"$WEB_LOG"
+    done
+}
