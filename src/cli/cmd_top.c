@@ -4,13 +4,13 @@
 #include "cli/top_screen.h"
 #include "cli/top_view.h"
 
+#include "base/clock.h"
 #include "base/failure.h"
 
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DEFAULT_DELAY_MS 1000u
@@ -42,21 +42,13 @@ struct top_command {
     bool is_changed, is_over;
 };
 
-static uint64_t get_wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static void top_show(struct top_command *command)
 {
     const struct screen *screen;
     unsigned rows, columns;
 
     top_screen_get_size(&rows, &columns);
-    screen = top_draw(command->top, rows, columns, get_wall_ms());
+    screen = top_draw(command->top, rows, columns, clock_wall_ms());
     if (screen)
         top_screen_show(screen);
     command->drawn_ms = cli_now_ms();

@@ -158,13 +158,13 @@ static void show_words(struct top *top, char *words)
     top_set_message(top, *last ? last : "the deed was ended from outside", !is_done);
 }
 
-/* Reads what is there. True at the end. */
+/* Reads all bytes that have come. True at the end. */
 static bool gather(struct top_deed_run *deed)
 {
     ssize_t got;
 
     do {
-        if (deed->used == sizeof(deed->text) - 1) /* the end is what counts */
+        if (deed->used == sizeof(deed->text) - 1) /* only the end is shown */
             deed->used = 0;
         got = read(deed->fd, deed->text + deed->used, sizeof(deed->text) - 1 - deed->used);
         if (got > 0)

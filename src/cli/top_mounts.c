@@ -7,14 +7,13 @@
 #include "cli/store_file.h"
 #include "cli/top_view.h"
 
-#include "base/array.h"
+#include "base/clock.h"
 #include "base/scope.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REST_AFTER 4u   /* times that a look took, until the next one: a fifth of the time */
@@ -44,14 +43,6 @@ struct top_mounts {
     struct watched **list;
     size_t count;
 };
-
-static uint64_t get_wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---- one mount ----------------------------------------------------------------------------- */
 
@@ -104,7 +95,7 @@ static void show_silence(struct top_mounts *mounts, size_t number)
     SCOPED_FREE char *absent = look ? status_format_absent(look, watched->mount.path) : NULL;
 
     if (look)
-        top_take_look(mounts->top, number, look, absent, get_wall_ms());
+        top_take_look(mounts->top, number, look, absent, clock_wall_ms());
     watched->is_silent = true;
 }
 
@@ -123,7 +114,7 @@ static void end_look(struct top_mounts *mounts, size_t number)
         absent = status_format_absent(look, watched->mount.path);
     else if (json_object_get(look, "error"))
         absent = status_format_unknown(look, "its stores cannot be listed");
-    top_take_look(mounts->top, number, look, absent, get_wall_ms());
+    top_take_look(mounts->top, number, look, absent, clock_wall_ms());
 }
 
 /* Returns the time from which on a look under way means that the mount is silent. */

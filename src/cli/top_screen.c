@@ -32,8 +32,8 @@ static const int ends[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGSEGV,
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
-/* Gives the terminal back, and ends by the same signal. Calls only what a handler may call, and
- * nothing of ncurses, which may be in the middle of its work. */
+/* Gives the terminal back, and ends by the same signal. Calls only functions that a handler may
+ * call, and nothing of ncurses, which may be in the middle of its work. */
 static void end_by_signal(int number)
 {
     ssize_t ignored = write(STDOUT_FILENO, restore, strlen(restore));
@@ -106,7 +106,7 @@ static void make_restore(void)
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         add_capability(names[i]);
-    if (!has_capability("rmcup")) /* there is one screen: what follows begins below it */
+    if (!has_capability("rmcup")) /* there is one screen: the shell goes on below it */
         strcat(restore, "\r\n");
 }
 

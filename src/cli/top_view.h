@@ -32,7 +32,7 @@ int top_mounts_left_ms(const struct top_mounts *mounts);
 
 /* Writes entries for poll(2), as many as there are room for; returns how many. */
 size_t top_mounts_poll(const struct top_mounts *mounts, struct pollfd *polls, size_t room);
-/* Takes what has come from the children. True if the picture changed. */
+/* Takes the output of the children. True if the picture changed. */
 bool top_mounts_take(struct top_mounts *mounts);
 
 /* ---- top_deeds.c --------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The screen as a whole: what fits into how many lines; the table; the help. */
+/* The screen as a whole: the lines of each part; the table; the help. */
 #include "top/internal.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-/* Chooses the width of each column; 0: it does not fit. What remains is for the names, then for
+/* Chooses the width of each column; 0: it does not fit. The rest is for the names, then for
  * states and pools. */
 static void choose_widths(unsigned widths[COLUMNS], unsigned all)
 {
@@ -142,7 +142,7 @@ static void draw_head(struct top *top, uint64_t now_ms)
     screen_next(screen);
 }
 
-/* Returns the lines of a message or a question; most: those of the screen that it may have. */
+/* Returns the lines of a message or a question; most: its bound. */
 static unsigned count_bottom(const struct top *top, unsigned most)
 {
     unsigned lines = screen_count_lines(top->message, top->screen.columns - 1);

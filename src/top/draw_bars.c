@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bar for each tier of each mount: what its memory is used for. */
+/* A bar for each tier of each mount: the uses of its memory. */
 #include "top/internal.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #define MOST_BAR    60u
 #define TEXT_BYTES  320
 
-/* The parts of a tier, in the order of the bar; what remains is free. */
+/* The parts of a tier, in the order of the bar; the rest is free. */
 struct part {
     enum style style;
     char sign;
@@ -28,7 +28,7 @@ struct bar {
     struct part parts[PARTS];
 };
 
-/* Other processes of a GPU may have what the mount has not taken yet of its share. */
+/* Other processes of a GPU may have taken a part of the mount's share that it has not used yet. */
 static void fill_device(struct bar *bar, const json_t *device)
 {
     uint64_t used = look_number(device, "used_bytes"),
@@ -107,7 +107,7 @@ static void put_bar(struct screen *screen, const struct bar *bar, unsigned width
     screen_put(screen, STYLE_STRONG, "]");
 }
 
-/* What an operator has to know before the numbers. */
+/* Writes the warnings that an operator has to read before the numbers. */
 static void put_state(struct screen *screen, const json_t *device)
 {
     const char *health = look_text(device, "health"), *reason = look_text(device, "health_reason");
@@ -142,7 +142,7 @@ static void put_tier(struct screen *screen, const struct bar *bar, const char *l
     screen_print(screen, STYLE_PLAIN, " %s", text);
 }
 
-/* Gives the labels what they need, and the bars what labels and numbers leave. */
+/* Gives the labels their length, and the bars the rest of a line with labels and numbers. */
 static struct columns choose_columns(const struct top *top)
 {
     struct columns widths = {.label = LEAST_LABEL, .bar = 0};
@@ -211,7 +211,7 @@ static void put_mount(struct screen *screen, const struct mount_facts *mount,
     }
 }
 
-/* Finds the first mount to show so that the chosen store's mount is among those that fit. */
+/* Finds the first mount to show so that the chosen store's mount is on the screen. */
 static size_t find_first(const struct top *top, const struct columns *widths, unsigned room)
 {
     const struct row *row = rows_chosen(top);

@@ -64,24 +64,24 @@ static void put_session(struct top *top, const json_t *session, bool is_chosen, 
         screen_fill(screen, style, screen->columns);
 }
 
-static void put_trouble(struct screen *screen, unsigned end, const char *what, const char *text)
+static void put_trouble(struct screen *screen, unsigned end, const char *title, const char *text)
 {
     if (!*text || screen->at >= end)
         return;
-    screen_print(screen, STYLE_WARNING, " %s: %s", what, text);
+    screen_print(screen, STYLE_WARNING, " %s: %s", title, text);
     screen_next(screen);
 }
 
-/* What the mount tells of a store that does not get on. */
+/* Writes the mount's reasons why a store does not get on. */
 static void put_troubles(struct screen *screen, const json_t *store, unsigned end)
 {
     const json_t *obstacle = json_object_get(store, "obstacle");
-    char what[TEXT_BYTES];
+    char title[TEXT_BYTES];
 
     put_trouble(screen, end, "cannot be read", look_text(store, "error"));
     put_trouble(screen, end, "waits for memory behind", look_text(store, "behind"));
-    snprintf(what, sizeof(what), "not moved to %.16s", look_text(obstacle, "to"));
-    put_trouble(screen, end, what, look_text(obstacle, "text"));
+    snprintf(title, sizeof(title), "not moved to %.16s", look_text(obstacle, "to"));
+    put_trouble(screen, end, title, look_text(obstacle, "text"));
     put_trouble(screen, end, "last commit refused", look_text(store, "last_error"));
 }
 

@@ -3,7 +3,7 @@
  * internal - the parts of top
  *
  * For src/top. look.c reads looks, facts.c has the mounts and their stores, rows.c the table's
- * order and filter, keys.c what keys do, draw*.c the screen. Pure.
+ * order and filter, keys.c the keys, draw*.c the screen. Pure.
  */
 #ifndef GMSFS_TOP_INTERNAL_H
 #define GMSFS_TOP_INTERNAL_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the keys do. */
+/* The keys and their functions. */
 #include "top/internal.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <wchar.h>
 
-#define TEXT_BYTES 1024 /* of what is printed at once: names have 255 bytes at most */
+#define TEXT_BYTES 1024 /* of one text: names have 255 bytes at most */
 
 void screen_begin(struct screen *screen, unsigned rows, unsigned columns)
 {

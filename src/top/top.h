@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * top - what the screen of `gmsfs top` shows, as text, and what its keys do
+ * top - the screen of `gmsfs top` as text, and its keys
  *
  * For src/cli. Pure: the caller brings looks at mounts (cli/mount_look.h), events, keys and the
  * time, draws the screen, and carries out orders. Widths are those of wcwidth(3), so the caller
- * sets LC_CTYPE first. Out of memory, a look is dropped and the former one stays. For one thread.
+ * sets LC_CTYPE first. Out of memory, the table is empty until the next look. For one thread.
  */
 #ifndef GMSFS_TOP_TOP_H
 #define GMSFS_TOP_TOP_H
@@ -91,7 +91,7 @@ struct top_order {
     const char *place;         /* to demote to: host or disk; NULL: none */
 };
 
-/* Does what the key means, and returns a deed for the caller. */
+/* Carries out a key, and returns a deed for the caller. */
 struct top_order top_press(struct top *top, unsigned key);
 
 #endif
