@@ -11,7 +11,7 @@ load helpers
 load gmsctl
 
 PSEUDO_OF_TOP='device events metrics'
-PSEUDO_OF_STORE='state residency layout_hash layout info sessions lock auto ctl data commit seal abort'
+PSEUDO_OF_STORE='state residency layout_hash layout pieces info sessions lock auto ctl data commit seal abort'
 
 setup() {
     common_setup
@@ -38,9 +38,9 @@ mode_of() {
 # bats test_tags=quick
 @test "a store has its files, readable and writable as they can be used" {
     assert_eq "$(names "$W")" \
-        'abort allocations auto commit ctl data info layout layout_hash lock metadata residency seal sessions state'
+        'abort allocations auto commit ctl data info layout layout_hash lock metadata pieces residency seal sessions state'
     chmod 755 "$W"
-    for file in state layout_hash layout info sessions; do
+    for file in state layout_hash layout pieces info sessions; do
         assert_eq "$(mode_of "$W/$file")" 444 "mode of $file"
     done
     for file in lock auto ctl data; do

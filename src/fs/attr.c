@@ -206,6 +206,8 @@ void fs_op_setattr(fuse_req_t req, fuse_ino_t id, struct stat *attr, int which,
     int error = node_find(fs->core, id, &node) ? fs_gone(req, info) : 0;
     if (!error && (which & SET_OWNERSHIP))
         error = set_ownership(req, &node, attr, which);
+    else if (!error && node.contents)
+        error = -EPERM;
     else if (!error && (which & FUSE_SET_ATTR_SIZE)) {
         set_size(req, &node, (uint64_t)attr->st_size, info);
         return;

@@ -129,7 +129,7 @@ static int remove_found(fuse_req_t req, const struct node *node)
     struct service_actor by;
     if (node->kind == NODE_REGION)
         return remove_region(req, node->region);
-    if (node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY)
+    if ((node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY) || node->contents)
         return -EPERM;
     int error = fs_get_actor(req, node->store->id, &caller, &by);
     if (error)
@@ -177,7 +177,8 @@ static int rename_found(fuse_req_t req, const struct node *node, uint64_t parent
     struct fs *fs = fs_of(req);
     struct service_caller caller;
     struct service_actor by;
-    if (node->kind != NODE_STORE && node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY)
+    if ((node->kind != NODE_STORE && node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY) ||
+        node->contents)
         return -EPERM;
     if (parent != new_parent) /* mv then copies, and reports files that cannot be copied */
         return -EXDEV;

@@ -24,6 +24,7 @@
 #include "gmsfs_abi.h"
 #include "service/allocations.h"
 #include "service/bounds.h"
+#include "service/contents.h"
 #include "service/metadata.h"
 #include "service/regions.h"
 #include "service/rights.h"

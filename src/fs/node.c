@@ -2,13 +2,18 @@
 #include "fs/node.h"
 
 #include "meta/name.h"
+#include "meta/pieces.h"
 #include "service/rights.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define KIND_BITS       8
+#define BY_ID_BIT       0x80u /* of the kind: the node lies in by-id/ */
 #define DEPTH_BITS      6
+#define RANK_BITS       20
 #define BLOCK_BYTES     512u
 #define TRANSFER_BYTES  (1u << 20) /* FUSE's largest write, the best transfer size for cp and dd */
 #define MODE_OF_TOP     0755u
@@ -17,6 +22,7 @@
 #define MODE_OF_OWNER   0700u
 #define MODE_OF_REGION  0400u
 #define MODE_OF_FILE    0444u
+#define MODE_OF_BY_ID   0555u
 
 _Static_assert(FILE_ENTRY_MAX_DEPTH < 1u << DEPTH_BITS, "a depth fits into an id");
 
@@ -51,7 +57,15 @@ static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_FILES] = {"files", NODE_STORE, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_FILES_DIRECTORY] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_FILE] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ALLOCATION, false},
+    [NODE_PIECES] = {"pieces", NODE_STORE, S_IFREG, CORE_KIND_ALLOCATION, false},
+    [NODE_BY_ID] = {"by-id", NODE_STORE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_CONTENTS] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
 };
+
+_Static_assert(NODE_KIND_COUNT <= BY_ID_BIT, "the bit is no kind's");
+_Static_assert(LAYOUT_MAX_ENTRIES <= 1u << RANK_BITS, "a rank fits into an id");
+_Static_assert(CORE_MAX_CONTENTS <= UINT64_C(1) << (64 - KIND_BITS - RANK_BITS - DEPTH_BITS),
+               "a number of contents fits into an id");
 
 const struct node_traits *node_get_traits(enum node_kind kind)
 {
@@ -65,12 +79,16 @@ uint64_t node_make_id(enum node_kind kind, uint64_t serial)
 
 enum node_kind node_get_kind(uint64_t id)
 {
-    uint64_t kind = id & ((1u << KIND_BITS) - 1);
+    uint64_t kind = id & (BY_ID_BIT - 1);
     return kind < NODE_KIND_COUNT ? (enum node_kind)kind : NODE_NONE;
 }
 
 uint64_t node_get_id(const struct node *node)
 {
+    if (node->contents)
+        return node_make_id(node->kind, (node->contents << RANK_BITS | node->rank) << DEPTH_BITS |
+                                            node->depth) |
+               BY_ID_BIT;
     if (node->allocation)
         return node_make_id(node->kind, node->allocation->serial);
     if (node->kind == NODE_FILES_DIRECTORY)
@@ -115,12 +133,18 @@ int node_get_file(const struct core *core, const struct node *node, struct file_
     return is_file ? 0 : -ENOENT;
 }
 
+/* Checks that the path of the entry leads through a directory of this depth. */
+static int check_depth(const struct node *node)
+{
+    size_t bytes;
+    const char *path = file_tree_path(node->entry, &bytes);
+    return path && file_tree_cut(path, bytes, node->depth) > 0 ? 0 : -ENOENT;
+}
+
 /* Finds a file, or a directory below `files` by an entry in it. */
 static int find_file(const struct core *core, uint64_t serial, struct node *node)
 {
     struct file_tree_file file;
-    const char *path;
-    size_t bytes;
     if (node->kind == NODE_FILES_DIRECTORY) {
         node->depth = (unsigned)(serial & ((1u << DEPTH_BITS) - 1));
         serial >>= DEPTH_BITS;
@@ -130,14 +154,59 @@ static int find_file(const struct core *core, uint64_t serial, struct node *node
         return -ENOENT;
     if (node->kind == NODE_FILE)
         return node_get_file(core, node, &file);
-    path = file_tree_path(node->entry, &bytes);
-    return path && file_tree_cut(path, bytes, node->depth) > 0 ? 0 : -ENOENT;
+    return check_depth(node);
+}
+
+/* The files and directories of a store that by-id/ID/ has. */
+static bool is_by_id(enum node_kind kind)
+{
+    return kind == NODE_PIECES || kind == NODE_LAYOUT || kind == NODE_ALLOCATIONS ||
+           kind == NODE_FILES;
+}
+
+bool node_has_name(const struct node *directory, enum node_kind kind)
+{
+    if (directory->kind == NODE_CONTENTS)
+        return is_by_id(kind);
+    return TRAITS[kind].parent == directory->kind && kind != NODE_BY_ID;
+}
+
+static int find_by_id(const struct core *core, uint64_t serial, struct node *node)
+{
+    const struct layout *layout;
+    struct file_tree_file file;
+    node->depth = (unsigned)(serial & ((1u << DEPTH_BITS) - 1));
+    node->rank = (size_t)(serial >> DEPTH_BITS & ((1u << RANK_BITS) - 1));
+    node->contents = serial >> (DEPTH_BITS + RANK_BITS);
+    node->store = core_find_contents(core, node->contents);
+    if (!node->store)
+        return -ENOENT;
+    layout = core_get_layout(core, node->store);
+    switch (node->kind) {
+    case NODE_ALLOCATION:
+        if (node->rank >= layout_count_allocations(layout))
+            return -ENOENT;
+        node->allocation = layout_at_rank(layout, node->rank);
+        return 0;
+    case NODE_FILE:
+    case NODE_FILES_DIRECTORY:
+        node->entry = layout_entry_at(layout, node->rank);
+        if (!node->entry)
+            return -ENOENT;
+        return node->kind == NODE_FILE ? node_get_file(core, node, &file) : check_depth(node);
+    case NODE_FILES:
+        return node_has_files(core, node->store) ? 0 : -ENOENT;
+    default:
+        return node->kind == NODE_CONTENTS || is_by_id(node->kind) ? 0 : -ENOENT;
+    }
 }
 
 int node_find(const struct core *core, uint64_t id, struct node *node)
 {
     uint64_t serial = id >> KIND_BITS;
     *node = (struct node){.kind = node_get_kind(id)};
+    if (id & BY_ID_BIT)
+        return find_by_id(core, serial, node);
     if (node->kind == NODE_NONE)
         return -ENOENT;
     if (node->kind == NODE_ROOT || TRAITS[node->kind].parent == NODE_ROOT)
@@ -155,7 +224,8 @@ int node_find(const struct core *core, uint64_t id, struct node *node)
     if (node->kind == NODE_FILES_DIRECTORY || node->kind == NODE_FILE)
         return find_file(core, serial, node);
     node->store = core_find_store(core, serial);
-    if (!node->store || (node->kind == NODE_FILES && !node_has_files(core, node->store)))
+    if (!node->store || node->kind == NODE_CONTENTS ||
+        (node->kind == NODE_FILES && !node_has_files(core, node->store)))
         return -ENOENT;
     return 0;
 }
@@ -243,6 +313,8 @@ struct node node_make_child(const struct node *directory, const struct file_tree
         .store = directory->store,
         .entry = child->entry,
         .depth = child->is_directory ? directory->depth + 1 : 0,
+        .contents = directory->contents,
+        .rank = directory->contents ? layout_entry_rank(directory->store->fixed, child->entry) : 0,
     };
 }
 
@@ -252,13 +324,18 @@ struct node node_get_parent(const struct core *core, const struct node *director
     const char *path;
     size_t bytes;
     if (directory->kind == NODE_FILES)
-        return (struct node){.kind = NODE_STORE, .store = directory->store};
+        return (struct node){.kind = directory->contents ? NODE_CONTENTS : NODE_STORE,
+                             .store = directory->store,
+                             .contents = directory->contents};
     parent.depth--;
     parent.kind = parent.depth > 0 ? NODE_FILES_DIRECTORY : NODE_FILES;
     path = node_get_path(&parent, &bytes);
     parent.entry = parent.depth > 0
                        ? file_tree_first(core_get_layout(core, directory->store), path, bytes)
                        : NULL;
+    parent.rank = parent.entry && parent.contents
+                      ? layout_entry_rank(directory->store->fixed, parent.entry)
+                      : 0;
     return parent;
 }
 
@@ -285,6 +362,39 @@ static int lookup_in_store(const struct core *core, const struct core_store *sto
     return 0;
 }
 
+static int lookup_id(const struct core_store *store, const char *name, struct node *node)
+{
+    uint8_t id[sizeof store->contents_id];
+    *node = (struct node){.kind = NODE_CONTENTS, .store = store, .contents = store->contents};
+    return store->contents && core_is_settled(store) && pieces_parse_id(name, id) == 0 &&
+                   memcmp(id, store->contents_id, sizeof id) == 0
+               ? 0
+               : -ENOENT;
+}
+
+static int lookup_in_contents(const struct core *core, const struct node *directory,
+                              const char *name, struct node *node)
+{
+    int error = lookup_in_store(core, directory->store, name, node);
+    node->contents = directory->contents;
+    return error || is_by_id(node->kind) ? error : -ENOENT;
+}
+
+/* Finds an allocation by its rank in decimal, without leading zeros. */
+static int lookup_rank(const struct node *directory, const char *name, struct node *node)
+{
+    const struct layout *layout = directory->store->fixed;
+    char spelled[24];
+    *node = *directory;
+    node->kind = NODE_ALLOCATION;
+    node->rank = strtoul(name, NULL, 10);
+    snprintf(spelled, sizeof spelled, "%zu", node->rank);
+    if (strcmp(spelled, name) != 0 || node->rank >= layout_count_allocations(layout))
+        return -ENOENT;
+    node->allocation = layout_at_rank(layout, node->rank);
+    return 0;
+}
+
 int node_lookup(const struct core *core, const struct node_top *top, uint64_t parent,
                 const char *name, struct node *node)
 {
@@ -299,7 +409,13 @@ int node_lookup(const struct core *core, const struct node_top *top, uint64_t pa
         return lookup_top(core, top, name, node);
     case NODE_STORE:
         return lookup_in_store(core, directory.store, name, node);
+    case NODE_BY_ID:
+        return lookup_id(directory.store, name, node);
+    case NODE_CONTENTS:
+        return lookup_in_contents(core, &directory, name, node);
     case NODE_ALLOCATIONS:
+        if (directory.contents)
+            return lookup_rank(&directory, name, node);
         *node = (struct node){.kind = NODE_ALLOCATION, .store = directory.store};
         node->allocation = layout_find_name(core_get_layout(core, directory.store), name);
         if (node->allocation)
@@ -331,10 +447,12 @@ static mode_t get_mode(const struct node *node)
     if (node->kind == NODE_REGION)
         return S_IFREG | MODE_OF_REGION;
     mode_t base = node->store ? node->store->mode & 0777u : MODE_OF_TOP;
+    if (node->contents || node->kind == NODE_BY_ID)
+        base &= MODE_OF_BY_ID;
     if (traits->type == S_IFDIR)
         return S_IFDIR | base;
     mode_t mask = 0;
-    if (node->kind == NODE_FILE)
+    if (node->kind == NODE_FILE || node->kind == NODE_PIECES)
         return S_IFREG | (base & MODE_OF_FILE);
     if (service_get_directions(traits->file) & SERVICE_READ)
         mask |= 0444u;
@@ -360,6 +478,9 @@ static nlink_t count_links(const struct core *core, const struct node *node)
     case NODE_STORE:
         /* itself, its name, and `..` of its directories */
         return node_has_files(core, node->store) ? 5 : 4;
+    case NODE_CONTENTS:
+        return node_has_files(core, node->store) ? 4 : 3;
+    case NODE_BY_ID:
     case NODE_ALLOCATIONS:
     case NODE_METADATA:
     case NODE_REGION_OWNER:

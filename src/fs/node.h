@@ -5,9 +5,11 @@
  * A node id is (serial << 8) | kind: the serial is the id of a store, an allocation, an entry or a
  * region, or the uid of an owner of regions. A file in files/ has its entry's serial; a directory
  * there (serial << 6) | depth, with the serial of its first entry and the number of names in its
- * path. Nothing is remembered about nodes, so lookups need no count and FORGET nothing to do; an id
- * whose object is gone is simply not found. Pure: only reads the core. Called by the files of
- * src/fs.
+ * path. What lies in by-id/ has the number of its contents id instead (core_store.contents), its
+ * rank among the allocations or entries, and its depth: such an id means the same bytes for ever,
+ * and nothing once the store has others. Nothing is remembered about nodes, so lookups need no
+ * count and FORGET nothing to do; an id whose object is gone is simply not found. Pure: only reads
+ * the core. Called by the files of src/fs.
  */
 #ifndef GMSFS_FS_NODE_H
 #define GMSFS_FS_NODE_H
@@ -51,6 +53,9 @@ enum node_kind {
     NODE_FILES,           /* there while the store has an entry of a file */
     NODE_FILES_DIRECTORY, /* below `files` */
     NODE_FILE,
+    NODE_PIECES,
+    NODE_BY_ID,    /* `by-id`, which no listing shows */
+    NODE_CONTENTS, /* the directory in it */
     NODE_KIND_COUNT,
 };
 
@@ -68,6 +73,8 @@ struct node {
     const struct layout_allocation *allocation;
     const struct layout_entry *entry; /* of a directory below `files`: its first one */
     unsigned depth;                   /* of a directory below `files`: names in its path */
+    uint64_t contents;                /* in by-id/: number of the contents id; else 0 */
+    size_t rank;                      /* in by-id/: of the allocation or entry */
     const struct region *region;
     uint32_t owner; /* of a region, or of its directory */
 };
@@ -89,6 +96,8 @@ int node_find(const struct core *core, uint64_t id, struct node *node);
 /* 0, -ENOENT, -ENOTDIR, -ENAMETOOLONG, -EINVAL (not a spelling of a key) */
 int node_lookup(const struct core *core, const struct node_top *top, uint64_t parent,
                 const char *name, struct node *node);
+/* Returns true if a listing of the directory shows the fixed name of this kind, if it is there. */
+bool node_has_name(const struct node *directory, enum node_kind kind);
 /* Returns true if the store shows `files`. */
 bool node_has_files(const struct core *core, const struct core_store *store);
 /* Finds which bytes of which allocation a NODE_FILE is. -ENOENT: its entry is no file any more. */

@@ -20,6 +20,17 @@ static void describe_file(const struct core *core, const struct node *node,
     open->serial = file.allocation ? file.allocation->serial : node->entry->serial;
 }
 
+/* `pieces` is opened as the first allocation, which keeps writers away from all bytes; without
+ * bytes as a text. */
+static void describe_pieces(const struct core *core, const struct node *node,
+                            struct service_open *open)
+{
+    const struct layout *layout = core_get_layout(core, node->store);
+    bool has_bytes = layout_count_allocations(layout) > 0;
+    open->kind = has_bytes ? CORE_KIND_ALLOCATION : CORE_KIND_PSEUDO;
+    open->serial = has_bytes ? layout_at_rank(layout, 0)->serial : (uint64_t)node->kind;
+}
+
 static struct service_open describe(const struct core *core, const struct node *node, int flags)
 {
     int access = flags & O_ACCMODE;
@@ -33,6 +44,8 @@ static struct service_open describe(const struct core *core, const struct node *
     };
     if (node->kind == NODE_FILE)
         describe_file(core, node, &open);
+    else if (node->kind == NODE_PIECES)
+        describe_pieces(core, node, &open);
     else if (node->allocation)
         open.serial = node->allocation->serial;
     else if (node->entry)
@@ -73,7 +86,7 @@ void fs_on_unwanted(struct fs *fs, uint64_t fh)
 static bool reads_bytes(uint64_t id, int flags)
 {
     enum node_kind kind = node_get_kind(id);
-    return (kind == NODE_ALLOCATION || kind == NODE_FILE) &&
+    return (kind == NODE_ALLOCATION || kind == NODE_FILE || kind == NODE_PIECES) &&
            (flags & (O_ACCMODE | O_TRUNC)) == O_RDONLY;
 }
 
@@ -179,7 +192,8 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     int error = node_find(fs->core, id, &node);
     if (!error && (info->flags & O_ACCMODE) == O_ACCMODE)
         error = -EINVAL; /* open(2) grants neither direction for this */
-    if (!error && node.kind == NODE_FILE && (info->flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
+    if (!error && (node.kind == NODE_FILE || node.kind == NODE_PIECES || node.contents) &&
+        (info->flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
         error = -EACCES;
     if (error) {
         fs_reply_error(req, error);
@@ -250,7 +264,8 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
     struct node directory;
     int error = node_find(fs->core, parent, &directory);
     (void)mode; /* the store's mode counts */
-    if (!error && directory.kind != NODE_ALLOCATIONS && directory.kind != NODE_METADATA)
+    if (!error && ((directory.kind != NODE_ALLOCATIONS && directory.kind != NODE_METADATA) ||
+                   directory.contents))
         error = -EPERM;
     if (!error && strlen(name) > NAME_MAX_BYTES)
         error = -ENAMETOOLONG;

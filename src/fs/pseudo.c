@@ -31,17 +31,27 @@ static bool shows_held(enum node_kind kind)
     return kind == NODE_LOCK || kind == NODE_AUTO || kind == NODE_DATA;
 }
 
+/* Returns the text that all files of the node share; NULL: none. */
+static struct blob *find_shared(struct fs *fs, const struct node *node)
+{
+    if (node->kind == NODE_PIECES)
+        return service_get_pieces(fs->service, node->store);
+    return node->kind == NODE_LAYOUT ? service_get_shown_layout(node->store) : NULL;
+}
+
 static int refresh(struct fs *fs, struct fs_handle *handle)
 {
     struct node node;
     struct fs_text text = {.uid = handle->uid};
     if (node_find(fs->core, handle->node, &node))
         return -ESTALE; /* the store was removed */
-    struct blob *layout = node.kind == NODE_LAYOUT ? service_get_shown_layout(node.store) : NULL;
+    struct blob *shared = find_shared(fs, &node);
+    if (!shared && node.kind == NODE_PIECES && service_count_pieces_bytes(node.store) > 0)
+        return -ESTALE;         /* other contents than those that were summed */
     if (handle->shown.is_paged) /* pages of another text must not stand beside the cached ones */
         fs_size_opened(fs, handle->node, 0, 0);
-    if (layout)
-        return fs_shown_share(fs, handle, layout);
+    if (shared)
+        return fs_shown_share(fs, handle, shared);
     int error = shows_held(node.kind) ? render_held(fs, handle->id, &text)
                                       : fs_text_render(fs, &node, handle->uid, &text);
     if (error)
@@ -131,7 +141,7 @@ static int check_pages(struct fs *fs, const struct fs_handle *handle, uint64_t o
     return begins ? 0 : -EINVAL;
 }
 
-static void reply_measured(struct fs_request *request, const struct service_answer *answer)
+static void reply_prepared(struct fs_request *request, const struct service_answer *answer)
 {
     struct fs_handle *handle = fs_handle_get(request->fs, request->file, request->node);
     int error = handle ? 0 : -ENOMEM;
@@ -145,11 +155,12 @@ static void reply_measured(struct fs_request *request, const struct service_answ
         reply_text(request->req, handle, request->bytes, request->offset, request->reading);
 }
 
-/* Measures the device before the reply, for texts with the memory that other processes use. */
-static void measure_and_reply(fuse_req_t req, const struct fs_handle *handle, size_t size,
+/* Measures the device before the reply, for texts with the memory that other processes use; for
+ * `pieces` sums the bytes, which an INTERRUPT ends. */
+static void prepare_and_reply(fuse_req_t req, const struct fs_handle *handle, size_t size,
                               uint64_t offset, enum fs_reading reading)
 {
-    struct fs_request *request = fs_request_new(req, reply_measured, 0);
+    struct fs_request *request = fs_request_new(req, reply_prepared, 0);
     if (!request)
         return;
     request->node = handle->node;
@@ -157,7 +168,11 @@ static void measure_and_reply(fuse_req_t req, const struct fs_handle *handle, si
     request->bytes = size;
     request->offset = offset;
     request->reading = reading;
-    fs_request_submitted(request, service_measure(request->fs->service, &request->service));
+    if (node_get_kind(handle->node) != NODE_PIECES)
+        fs_request_submitted(request, service_measure(request->fs->service, &request->service));
+    else if (fs_request_may_wait(request))
+        fs_request_submitted(request,
+                             service_sum(request->fs->service, handle->id, &request->service));
 }
 
 void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset,
@@ -173,8 +188,9 @@ void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uin
         error = check_pages(fs, handle, offset);
     if (error)
         fs_reply_error(req, error);
-    else if (node_get_traits(kind)->is_measured && is_to_be_made(fs, handle, offset, reading))
-        measure_and_reply(req, handle, size, offset, reading);
+    else if ((node_get_traits(kind)->is_measured || kind == NODE_PIECES) &&
+             is_to_be_made(fs, handle, offset, reading))
+        prepare_and_reply(req, handle, size, offset, reading);
     else
         reply_text(req, handle, size, offset, reading);
 }

@@ -51,8 +51,15 @@ static bool list_dots(struct listing *list, const struct node *node, uint64_t of
     uint64_t up = node_make_id(NODE_ROOT, 0);
     if (node->kind == NODE_REGION_OWNER)
         up = node_make_id(NODE_REGIONS, 0);
-    if (node->kind == NODE_ALLOCATIONS || node->kind == NODE_METADATA)
+    if (node->kind == NODE_ALLOCATIONS || node->kind == NODE_METADATA || node->kind == NODE_BY_ID)
         up = node_make_id(NODE_STORE, node->store->id);
+    if (node->kind == NODE_CONTENTS)
+        up = node_make_id(NODE_BY_ID, node->store->id);
+    if (node->kind == NODE_ALLOCATIONS && node->contents) {
+        struct node parent = *node;
+        parent.kind = NODE_CONTENTS;
+        up = node_get_id(&parent);
+    }
     if (node->kind == NODE_FILES || node->kind == NODE_FILES_DIRECTORY) {
         struct node parent = node_get_parent(list->fs->core, node);
         up = node_get_id(&parent);
@@ -66,14 +73,16 @@ static bool list_fixed(struct listing *list, const struct node *node, uint64_t o
 {
     for (unsigned kind = 1; kind < NODE_KIND_COUNT; kind++) {
         const struct node_traits *traits = node_get_traits((enum node_kind)kind);
-        if (!traits->name || traits->parent != node->kind || OFFSET_DOTDOT + kind <= offset)
+        struct node found = {
+            .kind = (enum node_kind)kind, .store = node->store, .contents = node->contents};
+        if (!traits->name || !node_has_name(node, (enum node_kind)kind) ||
+            OFFSET_DOTDOT + kind <= offset)
             continue;
         if (kind == NODE_FDS && !list->fs->top.has_socket)
             continue;
         if (kind == NODE_FILES && !node_has_files(list->fs->core, node->store))
             continue;
-        uint64_t id = node_make_id((enum node_kind)kind, node->store ? node->store->id : 0);
-        if (!add(list, traits->name, id, traits->type, OFFSET_DOTDOT + kind))
+        if (!add(list, traits->name, node_get_id(&found), traits->type, OFFSET_DOTDOT + kind))
             return false;
     }
     return true;
@@ -97,7 +106,13 @@ static void list_allocations(struct listing *list, const struct node *node, uint
     ARRAY_SEARCH(rank, count, OFFSET_DYNAMIC + 1 + layout_at_rank(layout, rank)->slot <= offset);
     for (; rank < count; rank++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, rank);
-        if (!add(list, allocation->name, node_make_id(NODE_ALLOCATION, allocation->serial), S_IFREG,
+        struct node found = {.kind = NODE_ALLOCATION,
+                             .allocation = allocation,
+                             .contents = node->contents,
+                             .rank = rank};
+        char spelled[24];
+        snprintf(spelled, sizeof spelled, "%zu", rank);
+        if (!add(list, node->contents ? spelled : allocation->name, node_get_id(&found), S_IFREG,
                  OFFSET_DYNAMIC + 1 + allocation->slot))
             return;
     }

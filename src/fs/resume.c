@@ -171,7 +171,7 @@ static void restore_reading(struct fs *fs, struct fs_handle *handle,
 
     if (kind == NODE_EVENTS)
         fs_events_restore(fs, handle, from);
-    else if (node_get_traits(kind)->file == CORE_KIND_ALLOCATION)
+    else if (kind == NODE_ALLOCATION || kind == NODE_FILE)
         fs_mapped_restore(fs, handle, from);
     else
         fs_shown_restore(fs, handle, from);

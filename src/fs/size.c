@@ -64,6 +64,8 @@ static uint64_t count_text(const struct fs *fs, const struct node *node)
     case NODE_LAYOUT:
         layout = service_get_shown_layout(node->store);
         return layout ? layout->size : 0;
+    case NODE_PIECES:
+        return service_count_pieces_bytes(node->store);
     case NODE_EVENTS:
         return fs->core->event_bytes;
     case NODE_LOCK:

@@ -63,7 +63,8 @@ int fs_text_render(struct fs *fs, const struct node *node, uint32_t reader, stru
     case NODE_LAYOUT_HASH:
         return render_hash(node->store, text);
     case NODE_LAYOUT:
-        return fs_text_copy("", 0, text); /* a committed layout is shared instead */
+    case NODE_PIECES:
+        return fs_text_copy("", 0, text); /* those of committed bytes are shared instead */
     case NODE_INFO:
         return fs_text_info(fs, node->store, text);
     case NODE_SESSIONS:

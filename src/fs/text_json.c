@@ -312,6 +312,8 @@ static void add_layout(struct json_text *json, const struct fs *fs, const struct
     json_text_number(json, "bytes", layout_total_bytes(layout));
     json_text_number(json, "entry_bytes", layout_entry_bytes(layout));
     add_hex(json, "layout_hash", has_hash ? store->hash : NULL);
+    add_hex(json, "contents_id",
+            store->contents && core_is_settled(store) ? store->contents_id : NULL);
     json_text_number(json, "generation", store->generation);
     add_immutable(json, fs, store);
     add_hex(json, "group", has_group ? store->group : NULL);

@@ -215,7 +215,7 @@ static int set_value(fuse_req_t req, const struct node *node, const struct attri
 {
     struct service_caller caller;
     struct service_actor by;
-    if (!attribute->set)
+    if (!attribute->set || node->contents)
         return -EPERM;
     int error = fs_get_actor(req, node->store->id, &caller, &by);
     return error ? error : attribute->set(fs_of(req), &by, node, value);

@@ -73,3 +73,29 @@ const struct layout_allocation *layout_find_name(const struct layout *layout, co
         return NULL;
     return layout->by_name[at];
 }
+
+size_t layout_entry_rank(const struct layout *layout, const struct layout_entry *entry)
+{
+    struct index_target target = {.key = entry->key, .key_bytes = entry->key_bytes};
+    struct index_place place;
+    size_t rank;
+
+    layout_index_find(&layout->by_key, &target, &place);
+    rank = place.offset;
+    for (size_t i = 0; i < place.chunk; i++)
+        rank += layout->by_key.chunks[i].count;
+    return rank;
+}
+
+const struct layout_entry *layout_entry_at(const struct layout *layout, size_t rank)
+{
+    const struct layout_index *index = &layout->by_key;
+    struct index_place place = {0};
+
+    while (place.chunk < index->chunk_count && rank >= index->chunks[place.chunk].count)
+        rank -= index->chunks[place.chunk++].count;
+    if (place.chunk == index->chunk_count)
+        return NULL;
+    place.offset = (uint32_t)rank;
+    return layout_index_at(index, place);
+}

@@ -149,6 +149,11 @@ const struct layout_entry *layout_find_entry(const struct layout *layout, const 
                                              size_t key_bytes);
 const struct layout_entry *layout_find_entry_serial(const struct layout *layout, uint64_t serial);
 
+/* Returns the number of entries with lower keys; and the entry with so many, NULL if there is none.
+ * In time linear in a 256th of the entries. */
+size_t layout_entry_rank(const struct layout *layout, const struct layout_entry *entry);
+const struct layout_entry *layout_entry_at(const struct layout *layout, size_t rank);
+
 struct layout_index;
 
 /* Walks the entries in order of keys or of serials. Valid until the next change of the layout. */

@@ -49,12 +49,15 @@ static const struct {
     {"files", NODE_FILES, 28},
     {"directory in files", NODE_FILES_DIRECTORY, 29},
     {"file in files", NODE_FILE, 30},
+    {"pieces", NODE_PIECES, 31},
+    {"by-id", NODE_BY_ID, 32},
+    {"directory in by-id", NODE_CONTENTS, 33},
 };
 
 TAP_TEST(kinds_of_nodes_have_the_numbers_that_kernels_know)
 {
     check_int(FS_KERNEL_VERSION, 1);
-    check_int(NODE_KIND_COUNT, 31);
+    check_int(NODE_KIND_COUNT, 34);
     check_int(sizeof kinds / sizeof kinds[0], NODE_KIND_COUNT);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         check_int(kinds[i].number, kinds[i].frozen);
@@ -66,6 +69,10 @@ TAP_TEST(a_number_of_a_node_is_made_as_it_was)
     check_int((long long)node_make_id(NODE_STATE, 3), 0x307);
     check_int((long long)node_make_id(NODE_ALLOCATION, 0x123456), 0x12345616);
     check_int(node_get_kind(0x307), NODE_STATE);
+    check_int((long long)node_get_id(&(struct node){
+                  .kind = NODE_FILES_DIRECTORY, .contents = 1, .rank = 2, .depth = 3}),
+              0x40000839d);
+    check_int(node_get_kind(0x40000839d), NODE_FILES_DIRECTORY);
 }
 
 /* Worker and keeper of two builds both look into it. */

@@ -51,6 +51,88 @@ TAP_TEST(ids_of_nothing_are_not_found)
     check_int(node_find(core, node_make_id(NODE_ENTRY, UINT64_MAX), &node), -ENOENT);
 }
 
+/* ---- by-id --------------------------------------------------------------------------------------
+ */
+
+#define ID "01000000000000000000000000000000"
+
+/* Makes a store with two allocations whose id is known. */
+static uint64_t make_with_id(void)
+{
+    uint64_t store = make_store("weights"), session = must_open(store, LOCK_WISH_RW, P1);
+    const struct core_store *found = core_find_store(core, store);
+
+    require(add_memory(session, "a") == 0);
+    require(add_memory(session, "b") == 0);
+    require(
+        apply(named(
+            (struct record){.type = RECORD_ENTRY_PUT, .session = session, .slot = LAYOUT_UNBOUND},
+            "key")) == 0);
+    require(of_session(RECORD_COMMIT, session) == 0);
+    require(apply((struct record){.type = RECORD_CONTENTS,
+                                  .store = store,
+                                  .count = found->generation,
+                                  .offset = found->grants_rw,
+                                  .bytes16 = {1}}) == 0);
+    return store;
+}
+
+TAP_TEST(by_id_has_what_the_id_is_of_by_rank)
+{
+    core_start();
+    uint64_t store = node_make_id(NODE_STORE, make_with_id());
+    struct node by_id = must_find(store, "by-id"), directory, node;
+    uint64_t id;
+
+    check_int(by_id.kind, NODE_BY_ID);
+    check(!node_has_name(&(struct node){.kind = NODE_STORE}, NODE_BY_ID));
+    directory = must_find(node_get_id(&by_id), ID);
+    id = node_get_id(&directory);
+    check_int(directory.kind, NODE_CONTENTS);
+    check_int(must_find(id, "pieces").kind, NODE_PIECES);
+    check_int(must_find(id, "layout").kind, NODE_LAYOUT);
+    check_int(node_lookup(core, &TOP, id, "state", &node), -ENOENT);
+    check_int(node_lookup(core, &TOP, id, "by-id", &node), -ENOENT);
+    check_int(node_lookup(core, &TOP, id, "files", &node), -ENOENT);
+    check_int(mode_of(id, "pieces"), S_IFREG | 0444);
+    check_int(mode_of(id, "allocations"), S_IFDIR | 0555);
+    node = must_find(id, "allocations");
+    id = node_get_id(&node);
+    node = must_find(id, "1");
+    check_str(node.allocation->name, "b");
+    check_int(mode_of(id, "1"), S_IFREG | 0444);
+    for (const char *const *name =
+             (const char *const[]){"2", "01", "+1", "-0", "", "a", "1 ", NULL};
+         *name; name++)
+        check_int(node_lookup(core, &TOP, id, *name, &node), -ENOENT);
+    check_int(
+        node_lookup(core, &TOP, node_get_id(&by_id), "00000000000000000000000000000000", &node),
+        -ENOENT);
+    check_int(
+        node_lookup(core, &TOP, node_get_id(&by_id), "0100000000000000000000000000000", &node),
+        -ENOENT);
+}
+
+TAP_TEST(nodes_in_by_id_are_gone_with_the_id)
+{
+    core_start();
+    uint64_t store = make_with_id(), session;
+    struct node by_id = must_find(node_make_id(NODE_STORE, store), "by-id");
+    struct node directory = must_find(node_get_id(&by_id), ID), node;
+    struct node allocations = must_find(node_get_id(&directory), "allocations");
+    struct node first = must_find(node_get_id(&allocations), "0");
+
+    session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(node_find(core, node_get_id(&first), &node), -ENOENT);
+    check_int(node_find(core, node_get_id(&directory), &node), -ENOENT);
+    require(of_session(RECORD_SESSION_END, session) == 0);
+    check_int(node_find(core, node_get_id(&first), &node), 0);
+    session = must_open(store, LOCK_WISH_RW, P1);
+    require(of_session(RECORD_COMMIT, session) == 0);
+    check_int(node_find(core, node_get_id(&first), &node), -ENOENT);
+    check_int(node_lookup(core, &TOP, node_get_id(&by_id), ID, &node), -ENOENT);
+}
+
 TAP_TEST(the_top_has_its_files_and_stores)
 {
     core_start();
