@@ -10,6 +10,7 @@
 load helpers
 load gmsctl
 load places
+load image
 
 MIB=$((1 << 20))
 
@@ -248,7 +249,7 @@ piece 0 16777216 4194304 $second"
 
 # bats test_tags=host
 @test "a store without allocations has an id, and an empty or sealed one none" {
-    assert_eq "$(cat "$W/pieces" | wc -c)" 0
+    assert_eq "$(wc -c <"$W/pieces")" 0
     (
         exec 3<>"$W/lock"
         echo value >"$W/metadata/key"
@@ -260,4 +261,46 @@ piece 0 16777216 4194304 $second"
     ctl open "$M/kv/data" rw open "$M/kv/allocations/a" rwc ftruncate 4096 open "$M/kv/seal" w write 1
     assert_eq "$(stat -c %s "$M/kv/pieces")" 0
     assert_eq "$(id_of kv)" null
+}
+
+# ---- commands --------------------------------------------------------------------------------
+
+# bats test_tags=quick
+@test "sum --id prints the id, verify --id compares it" {
+    fill "$W"
+    cli sum --id "$W"
+    id=$output
+    assert_eq "$(sed -n 's/^id //p' "$W/pieces")" "$id"
+    cli verify --id "$id" "$W"
+    other=0${id:1}
+    [[ $other != "$id" ]] || other=1${id:1}
+    cli -1 verify --id "$other" "$W"
+    assert_match "$output" "has the contents $id, not $other"
+    cli -2 verify --id 123 "$W"
+    assert_match "$output" '32 hex digits'
+    cli -2 verify --id "$id" "$W" "$T/bytes"
+    cli -2 verify "$W"
+    cli -2 sum --id --json "$W"
+    hold open "$W/lock" rw
+    cli -3 sum --id --timeout 0 "$W"
+}
+
+# bats test_tags=host
+@test "an image has the id of its store, and image load --id refuses another" {
+    fill_store weights
+    cli sum --id "$W"
+    id=$output
+    cli image save -q "$W" "$T/image"
+    cli image ls "$T/image"
+    assert_match "$output" "contents_id $id"
+    cli image ls --json "$T/image"
+    assert_eq "$(jq -r .contents_id <<<"$output")" "$id"
+    other=0${id:1}
+    [[ $other != "$id" ]] || other=1${id:1}
+    cli -1 image load --id "$other" "$M/other" "$T/image"
+    assert_match "$output" "image: has the contents $id, not $other"
+    [[ ! -e $M/other ]]
+    cli image load -q --id "$id" "$M/other" "$T/image"
+    cli sum --id "$M/other"
+    assert_eq "$output" "$id"
 }

@@ -2,6 +2,7 @@
 /* gmsfs image - a whole store, with any kind of metadata: save, load, ls */
 #include "cli/image_commands.h"
 
+#include "cli/store_contents.h"
 #include "mover/work.h"
 
 #include <stddef.h>
@@ -67,6 +68,8 @@ static const struct cli_option options[] = {
     {"--file-size", 0, "SIZE", cli_take_size, offsetof(struct image_request, file_bytes),
      "files of at most this size (default 4G)"},
     {.help = "load:"},
+    {"--id", 0, "ID", store_take_id, offsetof(struct image_request, id),
+     "refuse an image of other contents (gmsfs sum --id)"},
     {"--immutable", 0, NULL, cli_take_flag, offsetof(struct image_request, immutable),
      "the layout never changes again, as for gmsfs load"},
     {"--realign", 0, NULL, cli_take_flag, offsetof(struct image_request, realign),

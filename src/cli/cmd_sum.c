@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
+#include "cli/store_contents.h"
 #include "cli/store_explain.h"
 #include "cli/store_memory.h"
 #include "cli/ui.h"
@@ -27,11 +28,14 @@
 
 static const char usage[] =
     "Usage: gmsfs sum [OPTION...] STORE\n"
+    "       gmsfs sum --id [--timeout S] [-q] STORE\n"
     "\n"
     "Holds the reader's lock and prints the XXH3-128 of every tensor in a store, or of every\n"
     "allocation where the store has no tensors: HASH, two spaces and the name, as xxhsum -H2 "
     "prints\n"
-    "for a file of the same bytes.\n";
+    "for a file of the same bytes. --id prints the id of the contents: the same for the same "
+    "bytes\n"
+    "in the same structure, on any machine and whatever names are.\n";
 
 static const char ending[] =
     "Exit status: 0 done; 1 failure; 2 usage; 3 the lock was not free in time.\n";
@@ -47,6 +51,7 @@ struct sum {
     uint64_t timeout_ms;
     uint64_t threads; /* 0: as many as are best */
     bool of_allocations;
+    bool of_contents;
     bool as_json;
     bool quiet;
 
@@ -307,9 +312,25 @@ static int sum_do(struct sum *sum)
     return status;
 }
 
+static int sum_do_contents(const struct sum *sum)
+{
+    char id[DIGEST_TEXT_BYTES];
+    int status;
+
+    if (sum->of_allocations || sum->as_json || sum->threads)
+        return cli_usage_error("--id goes with --timeout and --quiet alone");
+    status = store_get_contents_id(sum->store, sum->timeout_ms, sum->quiet, id);
+    if (status == CLI_OK)
+        puts(id);
+    return status;
+}
+
 static const struct cli_option options[] = {
     {"--allocations", 0, NULL, cli_take_flag, offsetof(struct sum, of_allocations),
      "of every allocation"},
+    {"--id", 0, NULL, cli_take_flag, offsetof(struct sum, of_contents),
+     "the id of the contents alone; the daemon sums the bytes, once for\n"
+     "the same contents"},
     {"--json", 0, NULL, cli_take_flag, offsetof(struct sum, as_json),
      "the same as JSON, with bytes, layout hash and generation"},
     {"--threads", 0, "N", cli_take_threads, offsetof(struct sum, threads),
@@ -327,7 +348,9 @@ static int sum_run(int argc, char **argv)
     int status = cli_parse(argc, argv, &sum);
 
     sum.store = argv[optind];
-    return status == CLI_OK ? sum_do(&sum) : status;
+    if (status != CLI_OK)
+        return status;
+    return sum.of_contents ? sum_do_contents(&sum) : sum_do(&sum);
 }
 
 const struct cli_command cmd_sum = {

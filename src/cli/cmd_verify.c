@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
+#include "cli/store_contents.h"
 #include "cli/store_file.h"
 #include "cli/store_memory.h"
 #include "cli/store_source.h"
@@ -30,12 +31,13 @@
 
 static const char usage[] =
     "Usage: gmsfs verify [OPTION...] STORE FILE... | INDEX.json | DIRECTORY\n"
+    "       gmsfs verify --id ID [--timeout S] [-q] STORE\n"
     "\n"
     "Holds the reader's lock and compares every tensor of the files with the store: its\n"
     "description and all its bytes. Names each difference; tensors of the store that are in none "
     "of\n"
     "the files are counted and allowed. Where the store keeps files (load --files), these are\n"
-    "compared, byte for byte.\n";
+    "compared, byte for byte. --id compares the id of the contents (gmsfs sum --id) instead.\n";
 
 static const char ending[] =
     "Exit status: 0 all is equal; 1 something differs, or failure; 2 usage; 3 the lock was not\n"
@@ -50,6 +52,7 @@ struct verify_tensor {
 
 struct verify {
     const char *store;
+    const char *id; /* of the contents to compare with; NULL: compares files */
     const char *const *files;
     size_t file_count;
     uint64_t timeout_ms;
@@ -443,7 +446,20 @@ static int verify_do(struct verify *verify)
     return status;
 }
 
+static int verify_contents(const struct verify *verify)
+{
+    char id[DIGEST_TEXT_BYTES];
+    int status;
+
+    if (verify->file_count > 0)
+        return cli_usage_error("--id compares a STORE with an ID, without files");
+    status = store_get_contents_id(verify->store, verify->timeout_ms, verify->quiet, id);
+    return status == CLI_OK ? store_check_contents_id(verify->store, id, verify->id) : status;
+}
+
 static const struct cli_option options[] = {
+    {"--id", 0, "ID", store_take_id, offsetof(struct verify, id),
+     "compare the id of the contents, not files"},
     {"--threads", 0, "N", cli_take_threads, offsetof(struct verify, threads),
      "threads that compare, 1 to 256 (default: one for each CPU, at most\n"
      "16; of a GPU at most 12)"},
@@ -464,6 +480,10 @@ static int verify_run(int argc, char **argv)
     verify.store = argv[optind];
     verify.files = (const char *const *)(argv + optind + 1);
     verify.file_count = (size_t)(argc - optind - 1);
+    if (verify.id)
+        return verify_contents(&verify);
+    if (verify.file_count == 0)
+        return cli_usage_error("%s", cmd_verify.needs);
     return verify_do(&verify);
 }
 
@@ -474,7 +494,7 @@ const struct cli_command cmd_verify = {
     .options = options,
     .column = 23,
     .ending = ending,
-    .least = 2,
+    .least = 1,
     .needs = "a STORE and the files of one model are needed",
     .run = verify_run,
 };

@@ -29,6 +29,7 @@ struct image_request {
     enum direct_use direct;
     bool quiet;
     bool force, resume; /* save */
+    const char *id;     /* load: of the contents that are wanted; NULL: any */
     bool realign;       /* load, as the next */
     bool immutable;     /* commits a layout that never changes again */
     bool as_json, entries, check;

@@ -192,6 +192,26 @@ static int load_check_source(const struct image_load *load)
                               file, load->image.dir.path);
 }
 
+/* The load compares each sum of the manifest with the bytes. */
+static int load_check_id(const struct image_load *load)
+{
+    char text[DIGEST_TEXT_BYTES];
+    uint8_t id[DIGEST_BYTES];
+    int error = load->request->id ? image_get_contents_id(&load->image, id) : 0;
+
+    if (error == -ENOMEM)
+        return cli_out_of_memory();
+    if (error) {
+        cli_error("%s: its sums do not give the id of its contents; load it without --id, and "
+                  "compare with 'gmsfs verify --id'",
+                  load->image.dir.path);
+        return CLI_FAILURE;
+    }
+    return load->request->id ? store_check_contents_id(load->image.dir.path, digest_text(id, text),
+                                                       load->request->id)
+                             : CLI_OK;
+}
+
 static int load_into_store(struct image_load *load)
 {
     uint64_t start_ms;
@@ -215,8 +235,10 @@ static int load_into_store(struct image_load *load)
 int image_load_opened(struct image_load *load)
 {
     struct target *target = &load->target;
-    int status;
+    int status = load_check_id(load);
 
+    if (status != CLI_OK)
+        return status;
     *target = (struct target){.store = load->request->store,
                               .from = load->image.dir.path,
                               .manifest = &load->image.manifest,

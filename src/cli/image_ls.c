@@ -60,6 +60,17 @@ static bool ls_sum(const struct ls *ls, const struct image_allocation *allocatio
     return true;
 }
 
+/* False: its sums do not give an id. */
+static bool ls_id(const struct ls *ls, char text[DIGEST_TEXT_BYTES])
+{
+    uint8_t id[DIGEST_BYTES];
+    bool has_id = image_get_contents_id(&ls->image, id) == 0;
+
+    if (has_id)
+        digest_text(id, text);
+    return has_id;
+}
+
 static char *ls_tag(const struct ls *ls, size_t rank)
 {
     struct image_layout_allocation allocation;
@@ -152,6 +163,8 @@ static int ls_print_text(const struct ls *ls)
             manifest->generation, size_format(manifest->granularity_bytes, size));
     printf("saved       %s\n", ls_time(manifest->saved_s, text));
     printf("layout_hash %s\n", digest_text(manifest->layout_hash, hash));
+    if (ls_id(ls, hash))
+        printf("contents_id %s\n", hash);
     if (memcmp(manifest->group, no_group, sizeof(no_group)) != 0)
         printf("group       %s\n", digest_text(manifest->group, hash));
     printf("content     %zu allocations, %zu entries, %" PRIu64 " bytes (%s) in %zu files\n\n",
@@ -209,17 +222,18 @@ static json_t *ls_json_rows(const struct ls *ls)
 static int ls_print_json(const struct ls *ls)
 {
     const struct image_manifest *manifest = &ls->image.manifest;
-    char hash[DIGEST_TEXT_BYTES], group[DIGEST_TEXT_BYTES];
+    char hash[DIGEST_TEXT_BYTES], group[DIGEST_TEXT_BYTES], id[DIGEST_TEXT_BYTES];
+    bool has_id = ls_id(ls, id);
     json_t *rows = ls_json_rows(ls);
 
     if (!rows)
         return -ENOMEM;
     return ui_json_print(json_pack(
-        "{s:o,s:b,s:o,s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "image",
+        "{s:o,s:b,s:o,s:I,s:I,s:s,s:s?,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "image",
         ui_json_text(ls->request->path), "finished", !ls->image.unfinished, "store",
         ui_json_text(manifest->store), "saved", (json_int_t)manifest->saved_s, "generation",
         (json_int_t)manifest->generation, "layout_hash", digest_text(manifest->layout_hash, hash),
-        "group",
+        "contents_id", has_id ? id : NULL, "group",
         memcmp(manifest->group, no_group, sizeof(no_group)) != 0
             ? digest_text(manifest->group, group)
             : "",

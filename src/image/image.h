@@ -22,6 +22,7 @@
 #include "image/image_layout.h"
 #include "image/image_manifest.h"
 #include "image/image_pieces.h"
+#include "meta/pieces.h" /* for the commands, too */
 #include "source/source.h"
 
 #include <stdbool.h>
@@ -53,6 +54,10 @@ int image_open(struct image *image, const char *path, struct failure *failure);
  * the first of them, which `failure` describes. */
 int image_open_any(struct image *image, const char *path, int *damage, struct failure *failure);
 void image_close(struct image *image);
+/* Makes the id of the contents from the sums of the manifest. -ENODATA: they do not give one: the
+ * image is unfinished, its pieces have another size than a store's, or it keeps bytes behind a
+ * size. -ENOMEM */
+int image_get_contents_id(const struct image *image, uint8_t id[DIGEST_BYTES]);
 
 /* Finds a data file in the source, and adds it first if need be. */
 int image_find_file(const struct image *image, size_t index, size_t *file, struct failure *failure);
