@@ -11,10 +11,13 @@
 #include "base/child.h"
 #include "base/file_io.h"
 #include "base/scope.h"
+#include "cli/cli.h"
 #include "cli/web_start.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,76 +28,24 @@
 
 #define LOOK_EVERY_S 3
 #define LOOK_MS      2000
-#define PATIENCE_MS  5000u
-#define MOST_BYTES   (64u << 20)
+#define MAX_STORES   64u
 #define MAX_WORKERS  (4 * WEB_WORKERS) /* those of two reloads, and more */
+#define MOST_BYTES   (16u << 20)
 
-struct yield_look {
-    const char *path;
-    uid_t uid;
-};
-
-/* Reads a text to its end. free(3) it; NULL: it cannot be read. */
-static char *yield_read(int directory, const char *path)
-{
-    SCOPED_CLOSE int fd = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    SCOPED_FILE FILE *in = fd < 0 ? NULL : fdopen(dup(fd), "re");
-    char *text = NULL;
-    size_t room = 0;
-
-    if (in && getdelim(&text, &room, '\0', in) >= 0 && room <= MOST_BYTES)
-        return text;
-    free(text);
-    return NULL;
-}
-
-static bool yield_finds(const struct yield_look *look)
-{
-    SCOPED_CLOSE int top = open(look->path, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
-    SCOPED_FREE char *metrics = top < 0 ? NULL : yield_read(top, "metrics");
-    const char *at = metrics;
-    char name[WEB_STORE_BYTES];
-
-    while (at && web_next_waiter(&at, PATIENCE_MS, name)) {
-        char path[WEB_STORE_BYTES + 16];
-        SCOPED_FREE char *sessions = NULL;
-
-        snprintf(path, sizeof(path), "%s/sessions", name);
-        sessions = yield_read(top, path);
-        if (sessions && web_is_in_the_way(sessions, look->uid))
-            return true;
-    }
-    return false;
-}
-
-/* Writes 1 if a writer waits for this server; runs in a child, which may hang in the mount. */
-static void yield_look(const void *context, int to)
-{
-    int found = yield_finds(context);
-
-    if (write(to, &found, sizeof(found)) != sizeof(found))
-        _exit(EXIT_FAILURE);
-}
-
-static bool yield_is_due(const struct web *web, uid_t uid)
-{
-    for (size_t i = 0; i < web->mount_count; i++) {
-        struct yield_look look = {.path = web->mounts[i].path, .uid = uid};
-        int found = 0;
-
-        if (child_ask(yield_look, &look, LOOK_MS, &found) == 0 && found)
-            return true;
-    }
-    return false;
-}
-
-/* ---- the end -------------------------------------------------------------------------------- */
-
-/* The processes of nginx, by pidfds: a number would soon be another process's. */
+/* The processes of nginx; pidfds, because a number would soon be another process's. */
 struct yield_workers {
+    pid_t pids[MAX_WORKERS];
     int fds[MAX_WORKERS];
     size_t count;
 };
+
+/* Paths of the texts `sessions` of the stores that nginx reads. */
+struct yield_stores {
+    char *paths[MAX_STORES];
+    size_t count;
+};
+
+/* ---- what nginx reads ----------------------------------------------------------------------- */
 
 static void yield_note_workers(struct yield_workers *workers, pid_t nginx)
 {
@@ -109,10 +60,110 @@ static void yield_note_workers(struct yield_workers *workers, pid_t nginx)
     while (children && workers->count < MAX_WORKERS && fscanf(children, "%ld", &pid) == 1) {
         int fd = pid == getpid() ? -1 : (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 
-        if (fd >= 0)
-            workers->fds[workers->count++] = fd;
+        if (fd < 0)
+            continue;
+        workers->pids[workers->count] = (pid_t)pid;
+        workers->fds[workers->count++] = fd;
     }
 }
+
+/* Adds the store of an open file, if it is one of a mount. */
+static void yield_note_store(struct yield_stores *stores, const struct web *web, const char *file)
+{
+    for (size_t i = 0; i < web->mount_count && stores->count < MAX_STORES; i++) {
+        size_t bytes = strlen(web->mounts[i].path), name;
+        char *path;
+
+        if (strncmp(file, web->mounts[i].path, bytes) != 0 || file[bytes] != '/')
+            continue;
+        name = strcspn(file + bytes + 1, "/");
+        if (!file[bytes + 1 + name] || /* a text of the mount, which has no lock */
+            asprintf(&path, "%.*s/sessions", (int)(bytes + 1 + name), file) < 0)
+            continue;
+        for (size_t at = 0; path && at < stores->count; at++)
+            if (strcmp(path, stores->paths[at]) == 0) {
+                free(path);
+                path = NULL;
+            }
+        if (path)
+            stores->paths[stores->count++] = path;
+    }
+}
+
+/* Adds the stores that a process reads. -EACCES: its files cannot be seen. */
+static int yield_note_stores(struct yield_stores *stores, const struct web *web, pid_t pid)
+{
+    char path[64], file[PATH_MAX];
+    struct dirent *entry;
+    ssize_t bytes;
+    int error = 0;
+    DIR *fds;
+
+    snprintf(path, sizeof(path), "/proc/%ld/fd", (long)pid);
+    fds = opendir(path);
+    if (!fds)
+        return -errno;
+    while ((entry = readdir(fds))) {
+        bytes = readlinkat(dirfd(fds), entry->d_name, file, sizeof(file) - 1);
+        file[bytes > 0 ? bytes : 0] = '\0';
+        if (bytes > 0)
+            yield_note_store(stores, web, file);
+        else if (errno == EACCES)
+            error = -EACCES;
+    }
+    closedir(fds);
+    return error;
+}
+
+/* ---- writers that wait ---------------------------------------------------------------------- */
+
+struct yield_look {
+    const char *path;
+    uid_t uid;
+};
+
+/* Writes 1 if a writer waits for this server; runs in a child, which may hang in the mount. */
+static void yield_look(const void *context, int to)
+{
+    const struct yield_look *look = context;
+    SCOPED_FILE FILE *in = fopen(look->path, "re");
+    SCOPED_FREE char *text = NULL;
+    size_t room = 0;
+    int found = in && getdelim(&text, &room, '\0', in) > 0 && room <= MOST_BYTES &&
+                web_is_in_the_way(text, look->uid);
+
+    if (write(to, &found, sizeof(found)) != sizeof(found))
+        _exit(EXIT_FAILURE);
+}
+
+/* True if a writer waits for a store that nginx reads. */
+static bool yield_is_in_the_way(const struct web *web, const struct yield_workers *workers,
+                                uid_t uid)
+{
+    static bool has_told;
+    struct yield_stores stores = {.count = 0};
+    bool is_in_the_way = false;
+
+    for (size_t i = 0; i < workers->count; i++) {
+        if (yield_note_stores(&stores, web, workers->pids[i]) != -EACCES || has_told)
+            continue;
+        cli_error(
+            "the files that nginx reads cannot be seen (root without CAP_SYS_PTRACE), so slow "
+            "clients can keep writers waiting; start the server as its own user");
+        has_told = true;
+    }
+    for (size_t i = 0; i < stores.count; i++) {
+        struct yield_look look = {.path = stores.paths[i], .uid = uid};
+        int found = 0;
+
+        if (!is_in_the_way && child_ask(yield_look, &look, LOOK_MS, &found) == 0)
+            is_in_the_way = found != 0;
+        free(stores.paths[i]);
+    }
+    return is_in_the_way;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
 
 static void yield_end_workers(const struct yield_workers *workers)
 {
@@ -158,6 +209,7 @@ static bool yield_wait(pid_t nginx, unsigned seconds)
 void web_stand_beside(const struct web *web, const char *directory, uid_t uid, pid_t nginx)
 {
     struct yield_workers workers = {.count = 0};
+    bool is_in_the_way = false, was_in_the_way;
     sigset_t signals;
 
     /* Its end is that of nginx; a terminal sends Ctrl-C to both. */
@@ -167,7 +219,9 @@ void web_stand_beside(const struct web *web, const char *directory, uid_t uid, p
     prctl(PR_SET_NAME, "gmsfs-web");
     while (!yield_wait(nginx, LOOK_EVERY_S)) {
         yield_note_workers(&workers, nginx);
-        if (!yield_has_begun(directory) || !yield_is_due(web, uid) || getppid() != nginx)
+        was_in_the_way = is_in_the_way;
+        is_in_the_way = yield_is_in_the_way(web, &workers, uid);
+        if (!is_in_the_way || !was_in_the_way || !yield_has_begun(directory) || getppid() != nginx)
             continue;
         kill(nginx, SIGHUP);
         if (yield_wait(nginx, WEB_CUT_AFTER_S))

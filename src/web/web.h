@@ -17,8 +17,7 @@
 #define WEB_PAGES       "ui" /* first part of the addresses of pages; no mount has this name */
 #define WEB_MAX_NAME    64u
 #define WEB_WORKERS     4u
-#define WEB_STORE_BYTES 256u /* for a store's name and a NUL */
-#define WEB_CUT_AFTER_S 10u  /* the time that answers under way have after a reload */
+#define WEB_CUT_AFTER_S 10u /* the time that answers under way have after a reload */
 
 /* A mount in the addresses: /NAME/... shows files below the path. */
 struct web_mount {
@@ -50,13 +49,6 @@ void web_write(const struct web *web, FILE *to);
 
 /* Writes a whole configuration: the process, and the service in it. */
 void web_write_all(const struct web *web, const struct web_process *process, FILE *to);
-
-/*
- * Finds in the text of `metrics` the next store in which a request has waited for the lock for
- * `least_ms`, and writes its name. *at, at first the text's beginning, moves on. False: none is
- * left.
- */
-bool web_next_waiter(const char **at, uint64_t least_ms, char name[WEB_STORE_BYTES]);
 
 /* True if the text of `sessions` has a reader of this user's nginx, and a waiting writer. */
 bool web_is_in_the_way(const char *sessions, uint32_t uid);

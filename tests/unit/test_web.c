@@ -79,34 +79,6 @@ TAP_TEST(names_of_mounts)
     check(!web_check_name(longest));
 }
 
-#define WAITS "gmsfs_store_oldest_wait_milliseconds"
-
-TAP_TEST(stores_with_waiters_are_found_in_metrics)
-{
-    const char *at = "# HELP " WAITS " x\n" WAITS "{store=\"a\"} 0\n" WAITS
-                     "{store=\"b \\\"\\\\\\n}\"} 5000\n" WAITS "{store=\"c\"} 4999\n" WAITS
-                     "{store=\"d\"} 70000\n" WAITS "{store=\"cut";
-    char name[WEB_STORE_BYTES];
-
-    require(web_next_waiter(&at, 5000, name));
-    check_str(name, "b \"\\\n}");
-    require(web_next_waiter(&at, 5000, name));
-    check_str(name, "d");
-    check(!web_next_waiter(&at, 5000, name));
-}
-
-TAP_TEST(a_name_that_is_too_long_is_cut)
-{
-    char text[1024], name[WEB_STORE_BYTES];
-    const char *at = text;
-    int bytes = snprintf(text, sizeof(text), WAITS "{store=\"");
-
-    memset(text + bytes, 'x', 400);
-    snprintf(text + bytes + 400, sizeof(text) - (size_t)bytes - 400, "\"} 9\n");
-    require(web_next_waiter(&at, 1, name));
-    check_int((int64_t)strlen(name), WEB_STORE_BYTES - 1);
-}
-
 TAP_TEST(a_server_is_in_the_way_of_a_writer_that_waits_for_its_readers)
 {
     static const char reader[] = "9 RO held 6940 33 nginx 2026-11-28T19:37:48Z 1\n";
