@@ -30,6 +30,17 @@ static int web_refuse_user(const char *name)
     return CLI_FAILURE;
 }
 
+/* Without root's rights only the starting user can serve. */
+static int web_check_own(const char *name, uid_t uid)
+{
+    const struct passwd *found = name ? getpwnam(name) : NULL;
+
+    if (!name || (found && found->pw_uid == uid))
+        return CLI_OK;
+    cli_error("--user %s: only root can start the server as another user", name);
+    return CLI_FAILURE;
+}
+
 int web_find_user(const char *name, struct web_user *user)
 {
     const struct passwd *found;
@@ -39,7 +50,8 @@ int web_find_user(const char *name, struct web_user *user)
 
     *user = (struct web_user){.uid = geteuid(), .gid = getegid()};
     if (user->uid != 0)
-        return CLI_OK;
+        return web_check_own(name, user->uid);
+    name = name ? name : WEB_USUAL_USER;
     found = getpwnam(name);
     if (!found)
         return web_refuse_user(name);

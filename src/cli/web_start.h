@@ -11,6 +11,8 @@
 
 #include <sys/types.h>
 
+#define WEB_USUAL_USER "gmsfs-web"
+
 /* The user that serves; chosen by web_find_user(). */
 struct web_user {
     char *name, *group; /* NULL: the starting user, which is not root */
@@ -18,8 +20,8 @@ struct web_user {
     gid_t gid;
 };
 
-/* Finds the user `name`, which has to be in no group but its own; without root's rights the
- * starting user. CLI_OK, or CLI_FAILURE after the error. */
+/* Finds the user `name` (NULL: the usual one), which has to be in no group but its own; without
+ * root's rights the starting user. CLI_OK, or CLI_FAILURE after the error. */
 int web_find_user(const char *name, struct web_user *user);
 
 /* Fails unless the user may look into the mount; one that is dead or silent is only told of, for it
