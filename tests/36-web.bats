@@ -268,6 +268,8 @@ END
     if [[ $EUID -eq 0 ]]; then
         refused 1 "there is no user 'no-such-user' .*useradd" --user no-such-user "$M"
         refused 1 "is root" --user root "$M"
+        run_logged -1 as_user "$GMSFS" web --user daemon "$M"
+        assert_match "$output" 'only root can start the server as another user'
     fi
 }
 

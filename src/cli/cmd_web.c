@@ -17,7 +17,6 @@
 /* GMSF on a telephone, with a 2 before it: no service's at IANA, and below the ports that Linux
  * gives to outgoing connections. */
 #define WEB_USUAL_LISTEN "127.0.0.1:24673"
-#define WEB_USUAL_USER   "gmsfs-web"
 #define WEB_MAX_MOUNTS   256u
 
 static const char usage[] =
@@ -301,8 +300,7 @@ static const struct cli_option options[] = {
 
 static int web_run(int argc, char **argv)
 {
-    static struct web_order order = {
-        .values = {.listen = WEB_USUAL_LISTEN, .user = WEB_USUAL_USER}};
+    static struct web_order order = {.values = {.listen = WEB_USUAL_LISTEN}};
     int status = cli_parse(argc, argv, &order.values);
 
     if (status == CLI_OK)
