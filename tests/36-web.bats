@@ -365,6 +365,7 @@ make_stand_in() {
     mkdir -p "$STAND_IN/weights/by-id/$ID"/{allocations,files/one}
     head -c 3000000 /dev/urandom >"$STAND_IN/weights/by-id/$ID/allocations/0"
     echo '{}' >"$STAND_IN/weights/by-id/$ID/files/one/x.json"
+    echo pieces >"$STAND_IN/weights/by-id/$ID/pieces"
     echo COMMITTED >"$STAND_IN/weights/state"
     chmod -R a+rX "$STAND_IN"
 }
@@ -391,6 +392,8 @@ asked_for() { # REGEX: how often, in the source's log
         cmp "$T/body" <(tail -c +1000001 "$STAND_IN/weights/by-id/$ID/allocations/0" | head -c 1000000)
         ask 200 "host/weights/by-id/$ID/files/one/x.json"
         ask 404 "host/weights/by-id/$ID/allocations/1"
+        has_header 'Cache-Control: no-store'
+        ask 200 "host/weights/by-id/$ID/pieces"
         has_header 'Cache-Control: no-store'
         ask 200 host/weights/state
     done
