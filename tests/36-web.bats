@@ -158,6 +158,19 @@ leaves_nothing() {
     ask 200 host/device -H 'Via: 1.1 proxy'
 }
 
+@test "a store that other users may not read is not served" {
+    start_weights size=64M
+    commit_model
+    serve host="$M"
+    chmod 750 "$W"
+    ask 403 host/weights/state
+    ask 403 "host/weights/$ALLOCATION"
+    ask 403 host/weights/metadata/
+    ask 200 host/
+    chmod 755 "$W"
+    ask 200 host/weights/state
+}
+
 @test "an address that others reach needs TLS or --insecure, and certificates of clients open the rest" {
     start_weights size=64M
     run_logged -2 "$GMSFS" web --listen "0.0.0.0:24673" "$M"
