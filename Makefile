@@ -428,7 +428,7 @@ bench:
 gpu-bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
-	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_graph_calls gpu_load gpu_load_several gpu_move gpu_switch gpu_disk gpu_cat \
+	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_graph_calls gpu_load gpu_load_several gpu_copy gpu_move gpu_switch gpu_disk gpu_cat \
 		gpu_python gpu_modules gpu_graph_torch gpu_gms gpu_engine
 
 gpu-check:

@@ -13,6 +13,7 @@
  * of these is slower than one GPU's load, the limit applies to that floor. The time of rings that
  * do both, by bare calls and in their best shape, is printed beside the table.
  */
+#include "command.h"
 #include "gpu_ring.h"
 #include "places.h"
 
@@ -20,33 +21,12 @@
 
 /* ---- ours ---------------------------------------------------------------------------------- */
 
-/* Of a command that ends with "… X GB/s (…)": as long as these bytes take at that rate. */
-static double time_command(const char *command, double bytes)
-{
-    char line[4096], *found;
-    double rate = 0;
-    FILE *output = popen(command, "r");
-
-    if (!output)
-        bench_die(command, errno);
-    while (fgets(line, sizeof line, output)) {
-        found = strstr(line, " GB/s");
-        while (found && found > line && found[-1] != ' ')
-            found--;
-        if (found)
-            rate = strtod(found, NULL);
-    }
-    if (pclose(output) != 0 || rate <= 0)
-        bench_die("gmsfs load", EIO);
-    return bytes / rate / 1e3;
-}
-
 static double time_one(const char *gmsfs, const char *model, const char *store, double bytes)
 {
     char command[4096];
 
     snprintf(command, sizeof command, "'%s' load '%s' '%s'", gmsfs, store, model);
-    return time_command(command, bytes);
+    return command_time_us(command, bytes);
 }
 
 /* options: of the command, beside those. */
@@ -62,7 +42,7 @@ static double time_all(const char *gmsfs, const char *options, const char *model
                                    model);
     if (length >= sizeof command)
         bench_die("the command", E2BIG);
-    return time_command(command, bytes * count);
+    return command_time_us(command, bytes * count);
 }
 
 /* Prints the load's times by the number of threads, without a limit. */

@@ -15,3 +15,13 @@ load helpers
     [[ $output == *'attach 3435 mappings / '* && $output == *'wake 3435 mappings / '* ]]
     [[ $output =~ [0-9]+\ ok,\ [0-9]+\ missed$ ]]
 }
+
+@test "the bench of copies comes to its rows, in a chain of three too" {
+    requires fuse
+    fake_gpus 'devices 3' 'memory 256'
+    mkdir -p "$T/bench"
+    O=$BUILD TMPDIR=$T/bench COPY='3 4194304' run_logged "$ROOT/bench/run" gpu_copy
+    [[ $output == *'from GPU to GPU / cuMemcpyPeer'* && $output == *'to 2 GPUs in a chain'* ]]
+    [[ $output == *'from host memory to GPU'* && $output == *'from GPU to host memory'* ]]
+    [[ $output =~ [0-9]+\ ok,\ [0-9]+\ missed$ ]]
+}

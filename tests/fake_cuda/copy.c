@@ -84,6 +84,14 @@ enum drv_result cuMemcpyDtoD_v2(drv_pointer to, drv_pointer from, size_t bytes)
     return move_now(host(to), host(from), bytes, to, from);
 }
 
+enum drv_result cuMemcpyPeer(drv_pointer to, struct drv_context *to_context, drv_pointer from,
+                             struct drv_context *from_context, size_t bytes)
+{
+    (void)to_context;
+    (void)from_context;
+    return cuMemcpyDtoD_v2(to, from, bytes);
+}
+
 enum drv_result cuMemcpyHtoDAsync_v2(drv_pointer to, const void *from, size_t bytes,
                                      struct drv_stream *stream)
 {

@@ -198,6 +198,11 @@ bool copy_has_pinned(void);
 /* Frees a context's memory of cuMemAlloc as it ends. */
 void copy_drop_all(const struct drv_context *context);
 
+/* Not called by gmsfs, but by its bench. */
+EXPORTED enum drv_result cuMemcpyPeer(drv_pointer to, struct drv_context *to_context,
+                                      drv_pointer from, struct drv_context *from_context,
+                                      size_t bytes);
+
 /* ---- ipc.c --------------------------------------------------------------------------------- */
 
 /* Shares memory of cuMemAlloc with other processes; gmsfs does not, but its tests' clients do. */
