@@ -6,6 +6,7 @@
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
 load helpers
+load web
 
 RANKS=4
 
@@ -318,4 +319,21 @@ reserved_is() { # BYTES, on the mount of rank 0
     wait_until 5 nobody_holds
     assert_eq "$(group_ids)" "$first" group
     holds_group
+}
+
+# bats test_tags=slow
+@test "files that are far are read once for the stores that want the same, and passed on" {
+    start_ranks
+    requires python3
+    start_web
+    mv "$("$ROOT/scripts/make-model" --single --size 9M --out "$T/made" | tail -n 1)" "$T/www/same.safetensors"
+    write_tensors "$T/www/other.safetensors" 4000000
+    cli load --immutable --group "${STORES[0]}=$WEB/plain/same.safetensors" "${STORES[1]}=$WEB/plain/other.safetensors" \
+        "${STORES[2]}=$WEB/plain/same.safetensors" "${STORES[3]}=$WEB/plain/same.safetensors"
+    assert_eq "$(count_requests 'same.*"range": "bytes=[1-9][0-9]{3,}-')" 1 'requests for tensors'
+    cli verify -q "${STORES[0]}" "$T/www/same.safetensors"
+    cli verify -q "${STORES[1]}" "$T/www/other.safetensors"
+    cli verify -q "${STORES[2]}" "$T/www/same.safetensors"
+    cli verify -q "${STORES[3]}" "$T/www/same.safetensors"
+    assert_eq "$(cat "${STORES[3]}/layout_hash")" "$(cat "${STORES[0]}/layout_hash")" hash
 }

@@ -126,3 +126,21 @@ nothing_held() { # by the commands, and by the copiers, which made the first sto
     assert_eq "$(jq .generation "$GPU1/old/info")" "$before" old
     assert_eq "$(cat "$GPU0/weights/sessions")" '' sessions
 }
+
+# bats test_tags=slow
+@test "load --group reads files past the page cache once, and the GPUs pass their bytes on" {
+    requires python3 direct-io
+    start_gpus
+    local model
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 24M --shards 2 | tail -n 1)
+    cli load --direct always --group "$GPU1/a=$model" "$HOST/a=$model" "$GPU2/a=$model"
+    cli verify -q "$GPU1/a" "$model"
+    cli verify -q "$GPU2/a" "$model"
+    cli verify -q "$HOST/a" "$model"
+    machine 'fail cuMemcpyDtoDAsync_v2 999' # from the page cache, each reads its own
+    cli load --direct never --group "$GPU1/b=$model" "$GPU2/b=$model"
+    cli -1 load --direct always --group "$GPU1/c=$model" "$GPU2/c=$model"
+    assert_match "$output" 'cannot copy from GPU to GPU: .*/c: cuMemcpyDtoDAsync_v2'
+    [[ ! -e $GPU1/c && ! -e $GPU2/c ]] || fail 'a store was left'
+    nothing_held
+}

@@ -52,6 +52,10 @@ struct load {
     uint64_t copied_us;    /* from the first byte read to the last in the store */
     uint64_t needed_bytes; /* of memory, aligned */
 
+    /* The load of the group whose memory has all bytes that this one needs, at the same places;
+     * NULL: this one reads its files. */
+    struct load *twin;
+
     /* In the store. */
     gmsfs_t *handle;
     struct staging_memory memory;
@@ -90,6 +94,9 @@ void load_prepare_source(const struct load *loads, size_t count);
  * thread pins the copy buffers; then copies the bytes, and allocates host memory as it goes. */
 int load_map_memory(struct load *loads, size_t count);
 int load_fill_memory(struct load *loads, size_t count);
+/* load_twins.c: finds loads of the same files that need not be read twice; and fills them. */
+void load_find_twins(struct load *loads, size_t count);
+int load_copy_twins(struct load *loads, size_t count);
 
 /* load_store.c: the steps in one store. */
 /* Checks that no file of the model lies in the store. */

@@ -56,7 +56,7 @@ struct copy {
 
 static uint32_t copy_count_items(const struct load *load)
 {
-    return staging_is_file(&load->memory) ? load->plan.allocation_count : 0;
+    return staging_is_file(&load->memory) && !load->twin ? load->plan.allocation_count : 0;
 }
 
 /* The loads take turns, a slice at a time: their threads work on all of them. */
@@ -171,7 +171,7 @@ static void copy_add_crew(struct copy *copy, const struct load *of)
     crew->threads = copy_count_threads(copy->loads, copy->count, crew->memory);
     crew->cuts = !staging_is_file(crew->memory);
     for (struct load *load = copy->loads; load < copy->loads + copy->count; load++) {
-        if (load->memory.device != of->memory.device)
+        if (load->memory.device != of->memory.device || load->twin)
             continue;
         for (size_t i = 0; i < load->model->tensor_count; i++)
             copy_add_tensor(copy, crew, load, load->order[i]);
@@ -231,7 +231,7 @@ static int copy_plan(struct copy *copy)
         return -ENOMEM;
     copy_add_items(copy);
     for (size_t i = 0; i < copy->count; i++)
-        if (!copy_has_crew(copy, &copy->loads[i]))
+        if (!copy->loads[i].twin && !copy_has_crew(copy, &copy->loads[i]))
             copy_add_crew(copy, &copy->loads[i]);
     copy->fill.ranges = copy->ranges;
     return 0;
@@ -510,6 +510,9 @@ int load_copy(struct load *loads, size_t count)
     int status;
 
     load_prepare_source(loads, count);
+    load_find_twins(loads, count);
     status = load_map_memory(loads, count);
-    return status == CLI_OK ? load_fill_memory(loads, count) : status;
+    if (status == CLI_OK)
+        status = load_fill_memory(loads, count);
+    return status == CLI_OK ? load_copy_twins(loads, count) : status;
 }
