@@ -21,6 +21,7 @@ static const char *const fd_keys[HANDOVER_FDS] = {
     [HANDOVER_CONTROL] = "control",
     [HANDOVER_KEEP] = "keep",
     [HANDOVER_BACKINGS] = "backings",
+    [HANDOVER_TRACE] = "trace",
 };
 
 static const char *const journal_keys[] = {"journal-head", "journal-transactions-0",

@@ -34,6 +34,7 @@ enum handover_fd { /* single descriptors; -1 if none */
     HANDOVER_CONTROL, /* the channels of a worker */
     HANDOVER_KEEP,
     HANDOVER_BACKINGS, /* the table of files registered with the kernel (backings.h) */
+    HANDOVER_TRACE,
     HANDOVER_FDS,
 };
 

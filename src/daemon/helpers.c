@@ -6,6 +6,7 @@
 #include "base/probe.h"
 #include "base/test_hooks.h"
 #include "base/thread.h"
+#include "base/timeline.h"
 #include "daemon/at_work.h"
 #include "fs/deaths.h"
 
@@ -116,7 +117,7 @@ static void run(struct pool *pool, struct job *job)
     hook_wait_at_gates(pool->which);
     if (pool->which == SERVICE_POOL_MEMORY)
         fs_die_if_told("GMSFS_DIE_MAKING");
-    uint64_t began_us = log_begin_trace();
+    uint64_t began_us = log_begin_trace(), span_us = timeline_begin();
     if (began_us)
         log_trace(job->request, "job begins pool=%s", pool_names[pool->which]);
     PROBE_JOB_BEGIN(job->request, pool->which, job);
@@ -125,6 +126,7 @@ static void run(struct pool *pool, struct job *job)
     if (began_us)
         log_trace(job->request, "job ends pool=%s, %llu us", pool_names[pool->which],
                   (unsigned long long)(log_read_clock_us() - began_us));
+    timeline_end("job", pool_names[pool->which], span_us, NULL);
     at_work_leave(helpers->ledger, place);
     loop_post(helpers->loop, job);
 }

@@ -75,6 +75,21 @@ static int open_audit(struct keeper *keeper)
     return -ECANCELED;
 }
 
+/* The same for the trace. */
+static int open_trace(struct keeper *keeper)
+{
+    const char *path = keeper->setup->options->trace;
+    struct failure failure;
+
+    if (!*path)
+        return 0;
+    keeper->trace_fd = keeper_open_trace(path, &failure);
+    if (keeper->trace_fd >= 0)
+        return 0;
+    log_error("%s: not mounted: option trace: %s", keeper_path(keeper), failure.text);
+    return -ECANCELED;
+}
+
 static void wake_device(const void *options, int to)
 {
     (void)to;
@@ -100,6 +115,8 @@ static void have_device_woken(const struct keeper *keeper)
 static int make_anew(struct keeper *keeper)
 {
     int error = open_audit(keeper);
+    if (!error)
+        error = open_trace(keeper);
     if (!error)
         error = keeper_check_journal_directory(keeper);
 
@@ -310,6 +327,7 @@ static void end(struct keeper *keeper)
     file_close_fd(&keeper->mounts_fd);
     file_close_fd(&keeper->signal_fd);
     file_close_fd(&keeper->audit_fd);
+    file_close_fd(&keeper->trace_fd);
 }
 
 int keeper_main(const struct keeper_setup *setup)
@@ -328,6 +346,7 @@ int keeper_main(const struct keeper_setup *setup)
         .listen_fd = -1,
         .fuse_fd = -1,
         .audit_fd = -1,
+        .trace_fd = -1,
         .gms_memory_fd = -1,
         .ledger_fd = -1,
         .backings.fd = -1,

@@ -28,6 +28,7 @@ int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
     handover->fds[HANDOVER_FUSE] = keeper->fuse_fd;
     handover->fds[HANDOVER_LISTENER] = keeper->listen_fd;
     handover->fds[HANDOVER_AUDIT] = keeper->audit_fd;
+    handover->fds[HANDOVER_TRACE] = keeper->trace_fd;
     handover->fds[HANDOVER_LEDGER] = keeper->ledger_fd;
     handover->fds[HANDOVER_GMS_MEMORY] = keeper->gms_memory_fd;
     handover->fds[HANDOVER_CONTROL] = control_fd;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/timeline.h"
 #include "daemon/attach.h"
 #include "daemon/notify.h"
 #include "daemon/privileges.h"
@@ -140,6 +141,35 @@ int keeper_open_audit(const char *path)
     return error;
 }
 
+int keeper_open_trace(const char *path, struct failure *failure)
+{
+    privileges_raise();
+    int fd = timeline_open(path, failure);
+    privileges_rest();
+    return fd;
+}
+
+/* Replaces the trace's file, which is full; the former one becomes FILE.1. */
+static void rotate_trace(struct keeper *keeper)
+{
+    struct failure failure;
+    int fd = keeper->trace_fd < 0 || keeper->end_ms
+                 ? -1
+                 : keeper_open_trace(keeper->setup->options->trace, &failure);
+
+    if (keeper->trace_fd < 0 || keeper->end_ms)
+        return;
+    if (fd < 0) {
+        log_error("%s: the trace ends, because its file is full and cannot be replaced: %s",
+                  keeper_path(keeper), failure.text);
+        return;
+    }
+    file_close_fd(&keeper->trace_fd);
+    keeper->trace_fd = fd;
+    keeper_tell_worker(keeper, WIRE_TRACE, fd);
+    keeper_store_update(keeper);
+}
+
 static void pass_audit(struct keeper *keeper)
 {
     if (keeper->audit_fd >= 0)
@@ -201,6 +231,8 @@ static void pass_all(struct keeper *keeper)
     const struct wire_message fuse = {.type = WIRE_FUSE, .value = keeper->backings.fd >= 0};
 
     pass_audit(keeper);
+    if (keeper->trace_fd >= 0)
+        keeper_tell_worker(keeper, WIRE_TRACE, keeper->trace_fd);
     keeper_send(keeper, &fuse, keeper->fuse_fd);
     for (size_t i = 0; i < keeper->gms.count; i++)
         pass_gms_socket(keeper, &keeper->gms.items[i]);
@@ -314,6 +346,9 @@ bool keeper_on_control(struct keeper *keeper)
         break;
     case WIRE_UNMOUNT:
         on_unmount_asked(keeper);
+        break;
+    case WIRE_TRACE:
+        rotate_trace(keeper);
         break;
     case WIRE_ENDED:
         keeper->files_lost = message.id;

@@ -119,7 +119,8 @@ struct keeper {
     pid_t worker, binder, unmounter;                          /* -1 if none */
     int signal_fd, mounts_fd, control_fd, keep_fd, binder_fd; /* -1 if none */
     int fuse_fd, listen_fd;
-    int audit_fd;           /* until the worker has it */
+    int audit_fd; /* until the worker has it */
+    int trace_fd;
     struct gms_sockets gms; /* the keeper's copies; the worker accepts */
     struct mountinfo mount;
     struct holdings holdings;
@@ -275,6 +276,8 @@ void keeper_note_recovery(struct fs_ledger *ledger, const char *cause);
 void keeper_describe_end(int status, char *text, size_t room);
 /* Opens the audit for appending. Returns a descriptor, or a negative errno. */
 int keeper_open_audit(const char *path);
+/* The same for the trace: a former file becomes FILE.1. */
+int keeper_open_trace(const char *path, struct failure *failure);
 /* Takes the mount out of the tree if it is on top of its directory. */
 bool keeper_detach(struct keeper *keeper);
 

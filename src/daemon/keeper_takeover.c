@@ -226,6 +226,7 @@ int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failur
     keeper->fuse_fd = handover->fds[HANDOVER_FUSE];
     keeper->listen_fd = handover->fds[HANDOVER_LISTENER];
     keeper->audit_fd = handover->fds[HANDOVER_AUDIT];
+    keeper->trace_fd = handover->fds[HANDOVER_TRACE];
     keeper->ledger_fd = handover->fds[HANDOVER_LEDGER];
     keeper->gms_memory_fd = handover->fds[HANDOVER_GMS_MEMORY];
     keeper->gms = handover->gms;

@@ -44,6 +44,7 @@ int keeper_start_worker(struct keeper *keeper)
         file_close_fd(&keeper->signal_fd);
         file_close_fd(&keeper->mounts_fd);
         file_close_fd(&keeper->audit_fd);
+        file_close_fd(&keeper->trace_fd);
         file_close_fd(&keeper->visit.fd);
         file_close_fd(&keeper->lifeline_fd);
         file_close_fd(&keeper->fuse_fd); /* messages bring these, as for the first worker */

@@ -200,6 +200,7 @@ static const struct known_option {
     {"copier_idle", option_take_seconds, OPTION_AT(vmm.copier_idle_ms), OF_ALL, false},
     {"spool_max", option_take_size, OPTION_AT(spool_max_bytes), OF_ALL, false},
     {"audit", option_take_path, OPTION_AT(audit), OF_ALL, false},
+    {"trace", option_take_path, OPTION_AT(trace), OF_ALL, false},
     {"keep_journal", option_take_path, OPTION_AT(keep_journal), OF_ALL, false},
     {"uid", option_take_id, OPTION_AT(uid), OF_ALL, false},
     {"gid", option_take_id, OPTION_AT(gid), OF_ALL, false},

@@ -47,6 +47,7 @@ struct daemon_options {
     bool evicts_none;         /* evict=none */
     uint64_t min_stay_ms;
     char audit[OPTIONS_PATH_BYTES];        /* absolute; "" if none */
+    char trace[OPTIONS_PATH_BYTES];        /* the same */
     char keep_journal[OPTIONS_PATH_BYTES]; /* directory for journals of failed mounts; "" if none */
     uint32_t uid, gid;                     /* OPTIONS_NO_ID: those of the mounting user */
     bool gms;                              /* sockets for GMS clients */

@@ -44,6 +44,9 @@ enum wire_type {
      * file with the kernel until WIRE_DROP, or until BACK with WIRE_BACK_ENDS, which an earlier
      * keeper takes for one more registration. WIRE_ACK, value: the number of the file there */
     WIRE_BACK,
+    /* Both ways on control; a later addition, only with the option trace. Worker: the file is full.
+     * Keeper: descriptor: the trace's file, newly opened */
+    WIRE_TRACE,
 };
 
 struct wire_message {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/test_hooks.h"
 #include "base/thread.h"
+#include "base/timeline.h"
 #include "daemon/at_work.h"
 #include "daemon/lifeline.h"
 #include "daemon/privileges.h"
@@ -226,6 +227,32 @@ static void on_detached(struct worker *worker)
     }
 }
 
+static void on_trace_full(void *context)
+{
+    const struct worker *worker = context;
+    struct wire_message message = {.type = WIRE_TRACE};
+
+    wire_send(worker->setup->control_fd, &message, -1);
+}
+
+/* Takes the descriptor. */
+static int take_trace(struct worker *worker, int fd)
+{
+    struct timeline_options options = {
+        .process = worker->setup->mountpoint,
+        .fd = fd,
+        .max_bytes = hook_number("GMSFS_TRACE_BYTES", TIMELINE_MAX_BYTES),
+        .full = on_trace_full,
+        .context = worker,
+        .numbers = &get_counts(worker)->trace,
+    };
+
+    if (!timeline_is_on())
+        return timeline_start(&options);
+    timeline_reopen(fd);
+    return 0;
+}
+
 /* Takes the descriptor. */
 static int serve_message(struct worker *worker, const struct wire_message *message, int fd)
 {
@@ -239,6 +266,8 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
                           &worker->audit);
     } else if (message->type == WIRE_AUDIT && fd >= 0) {
         audit_reopen(worker->audit, fd);
+    } else if (message->type == WIRE_TRACE && fd >= 0) {
+        error = take_trace(worker, fd);
     } else if (message->type == WIRE_LISTENER && fd >= 0 && worker->fs) {
         fs_set_listener(worker->fs, fd);
     } else if (message->type == WIRE_GMS && fd >= 0 && worker->gms) {
@@ -542,6 +571,7 @@ static void end(struct worker *worker)
     fs_free(worker->fs);
     worker->fs = NULL;
     audit_free(worker->audit);
+    timeline_stop();
     service_free(worker->service);
     exits_free(&worker->exits);
     if (worker->vmm)

@@ -343,6 +343,7 @@ static void host_session_resumed(void *context)
     struct fs_recovery *recovery = &worker->setup->ledger->recovery;
 
     uint64_t took_us = clock_now_us() - recovery->noticed_us;
+    timeline_end("recovery", "recovery", recovery->noticed_us, recovery->cause);
     service_end_restore(worker->service, recovery->cause, took_us);
     worker_end_step(worker);
     atomic_store(&worker->setup->ledger->refused, 0);

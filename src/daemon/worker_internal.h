@@ -3,6 +3,7 @@
 #ifndef GMSFS_DAEMON_WORKER_INTERNAL_H
 #define GMSFS_DAEMON_WORKER_INTERNAL_H
 
+#include "base/timeline.h"
 #include "daemon/audit.h"
 #include "daemon/descriptors.h"
 #include "daemon/exits.h"
@@ -40,6 +41,10 @@ struct worker_counts {
     union {
         struct audit_numbers audit;
         uint8_t audit_room[64];
+    };
+    union {
+        struct timeline_numbers trace;
+        uint8_t trace_room[64];
     };
     union {
         struct fs_counts fs;

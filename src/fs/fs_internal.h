@@ -125,6 +125,7 @@ struct fs {
     bool served_can_be_kept; /* it lies in a buffer of the session's size */
     struct service_admitted admitted; /* of the WRITE in work, before its turn */
     uint64_t served_since_ms;         /* when the request in work was read; 0: now */
+    uint64_t served_began_us;         /* of the request in work; 0: none is */
     uint64_t served_until_us;         /* when the last request's work in the loop ended */
     struct fs_ahead ahead;
     struct event_timeout backlog; /* requests wait without an event of the kernel */
@@ -231,6 +232,8 @@ struct fs_request {
     struct fs_request *next, **link;
     uint64_t node, file, store;
     uint32_t uid;
+    uint64_t unique, began_us; /* for the trace; began_us 0: it is not traced */
+    uint32_t opcode;
     uint64_t offset; /* read of a text */
     size_t bytes;    /* read, write: how many; ioctl: room for the answer */
     void *buffer;    /* write: the stolen buffer of the request */

@@ -3,6 +3,7 @@
 #include "fs/fs_internal.h"
 
 #include "base/clock.h"
+#include "base/timeline.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -343,6 +344,16 @@ static void write_audit(FILE *out, const struct fs *fs)
            "Lines of the audit that could not be written.", dropped);
 }
 
+static void write_trace(FILE *out)
+{
+    struct timeline_numbers numbers;
+    if (!timeline_get_numbers(&numbers))
+        return;
+    single(out, "gmsfs_trace_spans_total", "counter", "Spans in the trace.", numbers.written);
+    single(out, "gmsfs_trace_dropped_total", "counter",
+           "Spans that the trace had no room for, or could not be written.", numbers.dropped);
+}
+
 static void write_tier(FILE *out, const char *name, const struct vmm_info *info, bool total)
 {
     fprintf(out, "%s{tier=\"device\"} %llu\n", name,
@@ -461,6 +472,7 @@ static void write_device(FILE *out, const struct fs *fs)
     write_waits(out, &numbers.counts);
     write_requests(out, fs->options.counts);
     write_audit(out, fs);
+    write_trace(out);
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.",
            fs->core->resumes);
     head(out, "gmsfs_last_recovery_seconds", "gauge",

@@ -8,10 +8,13 @@
  * would use the request after the answer: hence the look at fuse_req_interrupted first (one thread:
  * nothing can come between).
  */
+#include "base/timeline.h"
 #include "fs/fs_internal.h"
+#include "fs/trace.h"
 #include "service/client_error.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -78,10 +81,29 @@ static void free_request(struct fs_request *request)
     free(request);
 }
 
+static void note_for_trace(const struct fs *fs, struct fs_request *request)
+{
+    const struct fuse_in_header *head = fs->served.mem;
+    request->unique = head->unique & ~FS_RESENT_BIT;
+    request->opcode = head->opcode;
+    request->began_us = fs->served_began_us;
+}
+
+/* Adds a request that is answered after the step in which it came: it overlaps others. */
+static void trace_wait(const struct fs_request *request)
+{
+    const struct fs *fs = request->fs;
+    if (request->req && fs && request->began_us != fs->served_began_us)
+        timeline_add("wait", fs_trace_opcode_name(request->opcode), request->unique,
+                     request->began_us, request->error ? strerrorname_np(-request->error) : NULL);
+}
+
 void fs_request_finish(struct fs_request *request, int error, const struct service_answer *answer)
 {
     static const struct service_answer nothing;
     request->error = error;
+    if (timeline_is_on())
+        trace_wait(request);
     if (request->req && error && !request->takes_errors)
         fs_reply_error(request->req, error);
     else if (request->req)
@@ -118,6 +140,8 @@ static struct fs_request *new_request(struct fs *fs, fuse_req_t req, fs_reply re
     fs->requests = request;
     if (req)
         fs_ledger_enter(fs, request);
+    if (req && timeline_is_on())
+        note_for_trace(fs, request);
     return request;
 }
 

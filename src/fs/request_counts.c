@@ -2,6 +2,7 @@
 /* request_counts - requests by kind, and their time in the loop, for `metrics` */
 #include "base/clock.h"
 #include "base/number.h"
+#include "base/timeline.h"
 #include "fs/fs_internal.h"
 #include "fs/trace.h"
 
@@ -19,6 +20,8 @@ uint64_t fs_count_request(struct fs *fs, uint32_t kind, uint64_t began_us)
     counts->requests[place].count++;
     counts->requests[place].loop_us += took_us;
     histogram_add(&counts->loop_times, took_us);
+    if (timeline_is_on())
+        timeline_end("loop", fs_count_name(place), began_us, NULL);
     return now_us;
 }
 

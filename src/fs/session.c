@@ -134,6 +134,7 @@ static void serve_request(struct fs *fs)
     size_t size = fs->served.size;
     uint64_t unique = size >= sizeof *head ? head->unique : 0, began_us = clock_now_us();
     uint32_t opcode = size >= sizeof *head ? head->opcode : 0;
+    fs->served_began_us = began_us;
     fs_ledger_serve(fs, unique);
     if (unique)
         PROBE_REQUEST(unique & ~FS_RESENT_BIT, PROBE_FUSE, head->opcode, head->uid);
@@ -154,6 +155,7 @@ static void serve_request(struct fs *fs)
     service_forget_write(fs->service, &fs->admitted);
     fs->admitted = (struct service_admitted){0};
     fs->served_until_us = fs_count_request(fs, opcode, began_us);
+    fs->served_began_us = 0;
 }
 
 static void serve_buffer(struct fs *fs)

@@ -8,6 +8,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "base/probe.h"
+#include "base/timeline.h"
 #include "rpc/rpc_internal.h"
 
 #include <errno.h>
@@ -190,6 +191,7 @@ static void dispatch(struct rpc_connection *connection)
 {
     connection->asked_us = kept_get_asked_us(
         connection->kept, kept_get_input(connection->kept)->consumed + 1, clock_now_us());
+    uint64_t span_us = timeline_begin();
     PROBE_REQUEST(connection->id, PROBE_GMS, connection->asked.type, connection->caller.uid);
     if (log_is_debug())
         rpc_trace_asked(connection);
@@ -199,6 +201,7 @@ static void dispatch(struct rpc_connection *connection)
         rpc_serve_v0(connection);
     else
         rpc_serve_v1(connection);
+    timeline_end("loop", "GMS", span_us, NULL);
 }
 
 static void decode(struct job *job)

@@ -9,10 +9,12 @@
  */
 #include "service/move.h"
 
+#include "base/timeline.h"
 #include "service/account.h"
 #include "service/move_op.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- records ----------------------------------------------------------------------------- */
@@ -165,6 +167,15 @@ static void leave_op(struct service *s, struct move_op *op)
         piece_end(s, op->sources[i]);
 }
 
+static void trace_move(const struct move_op *op)
+{
+    const struct core_store *store = core_find_store(op->service->core, op->store);
+    char name[TIMELINE_NAME_BYTES];
+    snprintf(name, sizeof name, "%s %s", move_op_verifies(op) ? "verify on" : "move to",
+             core_place_name(op->to));
+    timeline_add("move", name, op->id, op->began_ms * 1000, store ? store->name : NULL);
+}
+
 /* Ends the move: all its parts have ended. */
 static void finish(struct move_op *op)
 {
@@ -174,6 +185,8 @@ static void finish(struct move_op *op)
     uint64_t bytes = op->all_bytes;
     enum core_place op_to = op->to;
     int error = op->error;
+    if (timeline_is_on())
+        trace_move(op);
     move_op_go(op, MOVE_ENDS);
     leave_op(s, op);
     if (!error && !cancelled) {

@@ -352,6 +352,7 @@ TAP_TEST(refusals_name_option_value_and_range)
     refused("rw=1", "no such option");
     refused("audit", "expected an absolute path");
     refused("audit=gmsfs.audit", "expected an absolute path");
+    refused("trace=gmsfs.trace", "expected an absolute path");
     refused("keep_journal=log", "expected an absolute path");
 }
 

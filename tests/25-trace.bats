@@ -1,0 +1,120 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The trace of a mount: what takes time in the daemon, as spans that browsers show.
+#
+# bats file_tags=slow
+
+load helpers
+load gmsctl
+load places
+
+# spans FILE FILTER: the array of a trace that may go on, or was cut off
+spans() {
+    { cat "$1" && echo '{}]'; } | jq -c "$2"
+}
+
+has_span() { # FILE CONDITION: a span for which it is true
+    [[ $(spans "$1" "any(.[]; $2)") == true ]]
+}
+
+trace_value() { # NAME
+    sed -n "s/^gmsfs_trace_$1_total //p" "$M/metrics"
+}
+
+@test "requests, jobs and moves are spans, and waits have their length" {
+    start_mount size=64M,host_size=32M,trace="$T/trace"
+    W=$M/weights
+    committed
+    hold open "$W/lock" r
+    spawn "$GMSCTL" open "$W/lock" rw
+    local writer=$SPAWNED
+    wait_for_waiters weights 1
+    sleep 0.2
+    let_go "$HOLDER"
+    wait_exit "$writer"
+    move_to host host
+    wait_until 5 has_span "$T/trace" '.cat == "move"'
+    wait_until 5 has_span "$T/trace" '.cat == "wait" and .name == "open"'
+    has_span "$T/trace" '.ph == "X" and .cat == "loop" and .name == "open"'
+    has_span "$T/trace" '.cat == "job" and .name == "transfer"'
+    has_span "$T/trace" '.cat == "move" and .name == "move to host" and .args.detail == "weights"'
+    # Whole spans, each with a place and a time; a begin has its end, as late or later.
+    assert_eq "$(spans "$T/trace" 'all(.[] | select(.ph == "X"); .dur >= 0 and .pid > 1 and .tid > 1 and .ts > 0)')" true
+    assert_eq "$(spans "$T/trace" '[.[] | select(.ph == "b" or .ph == "e")] | group_by([.cat, .id, .name])
+        | all(.[]; length % 2 == 0 and .[0].ph == "b" and .[1].ph == "e" and .[1].ts >= .[0].ts)')" true
+    assert_eq "$(spans "$T/trace" '[.[] | select(.cat == "wait" and .name == "open")] | .[1].ts - .[0].ts >= 200000')" true
+    assert_eq "$(stat -c %a "$T/trace")" 600
+    (($(trace_value spans) > 20))
+    assert_eq "$(trace_value dropped)" 0
+}
+
+@test "a trace goes on with the next worker, and can be read after both were killed" {
+    start_mount size=16M,trace="$T/trace"
+    local before
+    ctl mkdir "$M/other"
+    wait_until 5 has_span "$T/trace" '.name == "mkdir"'
+    before=$(trace_value spans)
+    kill_worker
+    wait_until 5 has_span "$T/trace" '.cat == "recovery" and .dur > 0 and (.args.detail | length > 0)'
+    (($(trace_value spans) >= before))
+    ctl mkdir "$M/third"
+    wait_until 5 bash -c "[[ \$(grep -c '\"mkdir\"' '$T/trace') -eq 2 ]]"
+    assert_eq "$(spans "$T/trace" '[.[] | select(.name == "process_name").pid] | unique | length')" 2
+    # A part of a line, as a killed writer may leave it, is removed by the next one.
+    printf '{"ph":"X","ca' >>"$T/trace"
+    kill_worker
+    wait_until 5 bash -c "[[ \$(grep -c '\"recovery\"' '$T/trace') -eq 2 ]]"
+    spans "$T/trace" length
+}
+
+@test "a trace at its bound becomes FILE.1, and a new mount does the same with an old one" {
+    export GMSFS_TRACE_BYTES=20000
+    start_mount size=16M,trace="$T/trace"
+    wait_until 10 bash -c "stat '$M'/* >'$T/out'; [[ -e '$T/trace.1' ]]"
+    wait_until 10 bash -c "stat '$M'/* >'$T/out'; [[ -s '$T/trace' ]]"
+    spans "$T/trace.1" length
+    spans "$T/trace" length
+    (($(stat -c %s "$T/trace.1") < 40000))
+    assert_eq "$(stat -c %a "$T/trace.1")" 600
+    stop_mount
+    local sum
+    sum=$(sha256sum <"$T/trace")
+    start_mount size=16M,trace="$T/trace"
+    assert_eq "$(sha256sum <"$T/trace.1")" "$sum"
+}
+
+@test "a link, a directory and another user's file are refused, with the reason" {
+    local refused
+    refused() { # FILE TEXT
+        run_logged -1 "$GMSFS" mount -o "backend=host,size=16M,trace=$1" "$T/mnt"
+        assert_match "$output" "$2"
+    }
+    mkdir -p "$T/mnt" "$T/directory"
+    touch "$T/mine"
+    ln -s "$T/mine" "$T/link"
+    refused "$T/link" 'is a symbolic link'
+    refused "$T/directory" 'directory'
+    refused "$T/none/trace" 'No such file'
+    refused /dev/null 'no regular file'
+    run_logged -2 "$GMSFS" mount -o backend=host,size=16M,trace=trace "$T/mnt"
+    assert_match "$output" 'expected an absolute path'
+    [[ ! -s $T/mine ]]
+    if [[ $EUID -eq 0 ]]; then
+        touch "$T/theirs"
+        chown 65534 "$T/theirs"
+        refused "$T/theirs" 'belongs to another user'
+        [[ ! -s $T/theirs ]]
+    fi
+}
+
+@test "a full disk drops spans, counts them and delays no request" {
+    requires root
+    mkdir "$T/small"
+    mount -t tmpfs -o size=64k tmpfs "$T/small"
+    start_mount size=16M,trace="$T/small/trace"
+    wait_until 10 bash -c "stat '$M'/* >'$T/out'; (( \$(sed -n 's/^gmsfs_trace_dropped_total //p' '$M/metrics') > 0 ))"
+    spans "$T/small/trace" length
+    stop_mount
+    umount "$T/small"
+}
