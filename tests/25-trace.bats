@@ -108,6 +108,56 @@ trace_value() { # NAME
     fi
 }
 
+# within BEGIN_US FILE: all spans lie between then and now
+within() {
+    local now
+    now=$(python3 -c 'import time; print(time.monotonic_ns() // 1000)')
+    assert_eq "$(spans "$2" "[.[] | select(.ph == \"X\")] | length > 3 and all(.[]; .ts >= $1 and .ts + .dur <= $now)")" true
+}
+
+@test "the trace of a load has its reads, memory and commit, within the load's time" {
+    local model begun
+    start_mount size=64M
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 8M --shards 2 | tail -n 1)
+    begun=$(python3 -c 'import time; print(time.monotonic_ns() // 1000)')
+    run_logged -0 "$GMSFS" load --trace "$T/trace" "$M/weights" "$model"
+    within "$begun" "$T/trace"
+    # Whole, with no span lost: as many bytes were read as the model has.
+    assert_eq "$(spans "$T/trace" '[.[] | select(.name == "commit")] | length')" 1
+    assert_eq "$(spans "$T/trace" '[.[] | select(.name == "read").args.detail | capture(", (?<n>[0-9]+) bytes").n | tonumber] | add >= 8000000')" true
+    has_span "$T/trace" '.name == "memory"'
+    has_span "$T/trace" '.name == "plan"'
+    # No read ends after the commit began.
+    assert_eq "$(spans "$T/trace" '(map(select(.name == "commit"))[0].ts) as $c | all(.[] | select(.name == "read"); .ts + .dur <= $c)')" true
+    assert_eq "$(stat -c %a "$T/trace")" 600
+    # The next load's trace begins a new file, also that of a group.
+    begun=$(python3 -c 'import time; print(time.monotonic_ns() // 1000)')
+    run_logged -0 "$GMSFS" load --group --force --trace "$T/trace" "$M/weights=$model"
+    within "$begun" "$T/trace"
+    has_span "$T/trace" '.name == "commit"'
+    [[ -s $T/trace.1 ]]
+    # Where the trace cannot be written nothing is loaded; a full disk is told at the end, and no failure.
+    ln -s "$T/none" "$T/link"
+    run_logged -1 "$GMSFS" load --trace "$T/link" "$M/weights" "$model"
+    assert_match "$output" 'symbolic link'
+    run_logged -1 "$GMSFS" load --trace /dev/full "$M/weights" "$model"
+    assert_match "$output" 'no regular file'
+}
+
+@test "a load on a full disk for its trace loads, and says that the trace is not complete" {
+    requires root
+    local model
+    mkdir "$T/small"
+    mount -t tmpfs -o size=4k tmpfs "$T/small"
+    head -c 4096 /dev/zero >"$T/small/full"
+    start_mount size=64M
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 1M | tail -n 1)
+    run_logged -0 "$GMSFS" load --trace "$T/small/trace" "$M/weights" "$model"
+    assert_match "$output" 'trace .* is not complete: No space left'
+    assert_state weights COMMITTED
+    umount "$T/small"
+}
+
 @test "a full disk drops spans, counts them and delays no request" {
     requires root
     mkdir "$T/small"

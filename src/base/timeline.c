@@ -248,7 +248,7 @@ static void *run(void *argument)
 {
     struct timeline *at = argument;
     static struct span spans[BATCH_SPANS];
-    bool begins = true;
+    bool begins = write_spans(at, NULL, 0, 0, true) != 0; /* else it would be no array yet */
 
     pthread_mutex_lock(&at->mutex);
     for (;;) {

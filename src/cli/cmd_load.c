@@ -2,6 +2,7 @@
 /* gmsfs load - safetensors files into a store, committed whole or not at all */
 #include "cli/load.h"
 
+#include "base/timeline.h"
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
@@ -38,6 +39,7 @@ static const char ending[] =
 struct load_choice {
     struct load load;
     bool is_group, force;
+    const char *trace; /* file; NULL: none */
 };
 
 static int load_commit(struct load *load)
@@ -46,7 +48,9 @@ static int load_commit(struct load *load)
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
+    uint64_t span_us = timeline_begin();
     error = gmsfs_commit(load->handle, load_commit_flags(load), NULL);
+    timeline_end("load", "commit", span_us, load->store);
     if (error) {
         load_explain_commit(load, error);
     } else {
@@ -106,8 +110,10 @@ static int load_into_store(struct load *load)
     if (status != CLI_OK)
         return status;
     load->planned_ms = cli_now_ms();
+    uint64_t span_us = timeline_begin();
     status = store_connect_reserve(load->handle, load->store, load->timeout_ms, load->quiet,
                                    load->needed_bytes);
+    timeline_end("load", "wait for lock and memory", span_us, load->store);
     if (status != CLI_OK)
         return status;
     load->granted_ms = cli_now_ms();
@@ -116,6 +122,15 @@ static int load_into_store(struct load *load)
         load_print_result(load);
     else
         load_abort(load, status);
+    return status;
+}
+
+static int plan(struct load *load)
+{
+    uint64_t span_us = timeline_begin();
+    int status = load_plan(load);
+
+    timeline_end("load", "plan", span_us, NULL);
     return status;
 }
 
@@ -132,7 +147,7 @@ static int load_do(struct load *load)
         return cli_out_of_memory();
     status = load->keeps_files ? CLI_OK : load_check_parts(load->files, load->file_count);
     if (status == CLI_OK)
-        status = load_plan(load);
+        status = plan(load);
     if (status == CLI_OK)
         status = load_into_store(load);
     staging_free(load->staging);
@@ -164,9 +179,50 @@ static const struct cli_option options[] = {
     {"--timeout", 0, "S", cli_take_timeout, offsetof(struct load_choice, load.timeout_ms),
      "give up when lock and memory are not free within S seconds; 0: at once\n"
      "(default: wait for them)"},
+    {"--trace", 0, "FILE", cli_take_text, offsetof(struct load_choice, trace),
+     "write what takes time to FILE, for ui.perfetto.dev: reads, copies, pins,\n"
+     "waits, the commit"},
     CLI_QUIET(struct load_choice, load.quiet),
     {0},
 };
+
+static int start_trace(const char *path)
+{
+    struct failure failure;
+    struct timeline_options to = {.process = "gmsfs load", .max_bytes = TIMELINE_MAX_BYTES};
+    int error;
+
+    to.fd = timeline_open(path, &failure);
+    if (to.fd < 0) {
+        cli_error("--trace: %s", failure.text);
+        return CLI_FAILURE;
+    }
+    error = timeline_start(&to);
+    if (error)
+        cli_error("--trace: cannot start its thread: %s", strerror(-error));
+    return error ? CLI_FAILURE : CLI_OK;
+}
+
+/* The load has succeeded or failed by itself: a trace with gaps changes no exit status. */
+static void stop_trace(const char *path)
+{
+    int error = timeline_stop();
+
+    if (error)
+        cli_error("the trace %s is not complete: %s", path, strerror(-error));
+}
+
+static int load_operands(struct load_choice *choice, int argc, char **argv)
+{
+    struct load *load = &choice->load;
+
+    if (choice->is_group)
+        return load_group(load, argv + optind, (size_t)(argc - optind), choice->force);
+    load->store = argv[optind];
+    load->files = (const char *const *)(argv + optind + 1);
+    load->file_count = (size_t)(argc - optind - 1);
+    return load_do(load);
+}
 
 static int load_run(int argc, char **argv)
 {
@@ -179,16 +235,17 @@ static int load_run(int argc, char **argv)
     if (load->keeps_files && (choice.is_group || load->chunk_bytes))
         return cli_usage_error("--files goes with neither --group nor --chunk");
     load->immutable |= load->keeps_files;
-    if (choice.is_group)
-        return load_group(load, argv + optind, (size_t)(argc - optind), choice.force);
-    if (choice.force)
+    if (choice.force && !choice.is_group)
         return cli_usage_error("--force is for --group: a store alone is always loaded anew");
-    if (argc - optind < 2)
+    if (argc - optind < 2 && !choice.is_group)
         return cli_usage_error("a STORE and the files of one model are needed");
-    load->store = argv[optind];
-    load->files = (const char *const *)(argv + optind + 1);
-    load->file_count = (size_t)(argc - optind - 1);
-    return load_do(load);
+    if (choice.trace)
+        status = start_trace(choice.trace);
+    if (status == CLI_OK)
+        status = load_operands(&choice, argc, argv);
+    if (choice.trace)
+        stop_trace(choice.trace);
+    return status;
 }
 
 const struct cli_command cmd_load = {

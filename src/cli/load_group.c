@@ -2,6 +2,7 @@
 /* gmsfs load --group: loads the ranks of one model into their stores, all or none. */
 #include "cli/load.h"
 
+#include "base/timeline.h"
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_group.h"
@@ -125,8 +126,10 @@ static int group_commit(struct load_group *group, uint8_t id[16])
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
+    uint64_t span_us = timeline_begin();
     error = gmsfs_commit_group(group->stores.handles, group->count, load_commit_flags(group->ranks),
                                id);
+    timeline_end("load", "commit", span_us, NULL);
     if (error) {
         load_explain_commit(&group->ranks[store_group_find_fault(&group->stores, id, error)],
                             error);

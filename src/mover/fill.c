@@ -4,11 +4,14 @@
 #include "base/file_io.h"
 #include "base/pages.h"
 #include "base/thread.h"
+#include "base/timeline.h"
 #include "base/xxh3.h"
 #include "mover/supply.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -119,8 +122,10 @@ static int sink_room(struct source_receiver *receiver, size_t most, bool in_bloc
 
     filling->is_room_out = true;
     if (filling->into && (staging_is_copied(memory) || !in_blocks)) {
+        uint64_t span_us = staging_is_copied(memory) ? timeline_begin() : 0;
         error = staging_room(filling->lane, memory, filling->into + receiver->at_bytes,
                              in_blocks ? direct_room_bytes(most) : most, room, room_bytes);
+        timeline_end("load", "wait for a buffer", span_us, NULL);
         return error ? sink_fail(filling, "write", error) : 0;
     }
     *room_bytes = in_blocks ? DIRECT_BYTES : most;
@@ -185,6 +190,7 @@ static void sink_advance(struct filling *filling, size_t size_bytes)
 static int sink_put(struct source_receiver *receiver, const uint8_t *bytes, size_t size_bytes)
 {
     struct filling *filling = (struct filling *)receiver;
+    uint64_t span_us = bytes ? timeline_begin() : 0;
     size_t step;
 
     if (bytes && filling->sum)
@@ -202,6 +208,7 @@ static int sink_put(struct source_receiver *receiver, const uint8_t *bytes, size
         sink_advance(filling, step);
     }
     filling->is_room_out = false;
+    timeline_end("load", "copy", span_us, NULL);
     return atomic_load(&filling->crew->fill->stopped) ? -ECANCELED : 0;
 }
 
@@ -239,6 +246,16 @@ static void sink_restart(struct source_receiver *receiver)
 
 /* ---- one part ------------------------------------------------------------------------------ */
 
+/* The copies of these bytes into the store lie within the read. */
+static void trace_read(size_t file, uint64_t from, uint64_t bytes, uint64_t span_us)
+{
+    char detail[TIMELINE_DETAIL_BYTES];
+
+    snprintf(detail, sizeof(detail), "file %zu, %" PRIu64 " bytes from %" PRIu64, file, bytes,
+             from);
+    timeline_end("load", "read", span_us, detail);
+}
+
 /* Copies the ranges from `first` to `last`, which follow each other in their file; of a range that
  * is cut, the bytes of the piece. */
 static int fill_ranges(struct filling *filling, const struct fill_range *first,
@@ -258,8 +275,12 @@ static int fill_ranges(struct filling *filling, const struct fill_range *first,
     filling->begin.to = first->to + begin;
     filling->begin.left_bytes = filling->crew->cuts ? end - begin : first->size_bytes;
     sink_begin(filling);
-    return source_copy(fill->source, first->file, filling->at, end - begin, &filling->receiver,
-                       &filling->why);
+    uint64_t span_us = timeline_begin();
+    int error = source_copy(fill->source, first->file, filling->at, end - begin, &filling->receiver,
+                            &filling->why);
+    if (span_us)
+        trace_read(first->file, first->from + begin, end - begin, span_us);
+    return error;
 }
 
 static bool fill_follows(const struct fill_range *range, const struct fill_range *next)

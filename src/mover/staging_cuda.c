@@ -11,6 +11,7 @@
 
 #include "base/near.h"
 #include "base/pages.h"
+#include "base/timeline.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -277,9 +278,11 @@ static int ring_grow(struct staging_lane *lane)
 
     if (error)
         return error;
+    uint64_t span_us = timeline_begin();
     buffer->bytes = own->ring + own->pinned * bytes;
     pages_make(buffer->bytes, bytes);
     result = driver->cuMemHostRegister_v2(buffer->bytes, bytes, DRV_HOST_REGISTER_PORTABLE);
+    timeline_end("load", "pin", span_us, NULL);
     if (result != DRV_SUCCESS)
         return ring_refused(lane, DOING_PIN, "cuMemHostRegister_v2", result);
     result = driver->cuEventCreate(&buffer->event, DRV_EVENT_DISABLE_TIMING);

@@ -6,6 +6,7 @@
  * while the store's memory is made. The work repeats any part that fails.
  */
 #include "base/thread.h"
+#include "base/timeline.h"
 #include "mover/staging_parts.h"
 
 void staging_expect(struct staging *staging, uint64_t threads, uint64_t size_bytes)
@@ -69,8 +70,10 @@ static void *warm_run(void *context)
 
     while (count < device->warming.lanes && staging_take_lane(device, true, &lane) == 0)
         lanes[count++] = lane;
+    uint64_t span_us = timeline_begin();
     if (count > 0)
         device->kind->warm(device, lanes, count);
+    timeline_end("load", "pin", span_us, NULL);
     for (unsigned i = 0; i < count; i++)
         staging_give_lane_back(lanes[i]);
     /* Work begins after this and repeats the failed part, so the failure does not count. */

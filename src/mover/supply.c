@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file_io.h"
+#include "base/timeline.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -116,7 +117,10 @@ void supply_run(struct supply *supply)
 
     while (done < supply->count && (room = supply_wait_room(supply)) > 0) {
         size_t count = supply_count_alike(supply, done, room);
+        uint64_t span_us = timeline_begin();
         int error = supply->get(supply->context, done, count);
+
+        timeline_end("load", "memory", span_us, NULL);
 
         supply_note_got(supply);
         if (error) {
