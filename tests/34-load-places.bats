@@ -113,6 +113,8 @@ assert_fetched_once() {
     [[ ! -e $M/new ]] || fail 'a store is left'
     cli -1 load --threads 1 "$M/new" hf://org/wrongbytes
     assert_match "$output" 'their sha256 is'
+    cli -1 verify --threads 1 "$M/path" hf://org/wrongbytes
+    assert_match "$output" 'hf://org/wrongbytes/model-.*safetensors: .*their sha256 is [0-9a-f]{64}, not f{64}'
     cp -r "$T/www/org/model" "$T/www/org/wrongmd5"
     cli -1 load "$M/new" s3://org/wrongmd5
     assert_match "$output" 's3://org/wrongmd5/model.*: their md5 is [0-9a-f]{32}, not 0{32}'

@@ -325,6 +325,7 @@ static void verify_say_bytes(struct verify *verify)
 static int verify_bytes(struct verify *verify, uint64_t *sizes)
 {
     uint64_t whole_bytes = 0;
+    struct failure failure;
     struct work work = {.item_bytes = sizes,
                         .item_count = verify->model->tensor_count,
                         .context = verify,
@@ -345,7 +346,7 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
     if (error)
         return verify_explain_work(verify, error);
     verify_say_bytes(verify);
-    return CLI_OK;
+    return source_check(verify->source, &failure) ? cli_failure(&failure) : CLI_OK;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */

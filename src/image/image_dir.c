@@ -241,8 +241,8 @@ int image_dir_open_file(const struct image_dir *dir, const char *name, int flags
 int image_dir_add(const struct image_dir *dir, const char *name, size_t *file,
                   struct failure *failure)
 {
-    int error =
-        source_add(dir->source, dir->place, name, SOURCE_NO_LINKS | SOURCE_IN_TURN, file, failure);
+    unsigned flags = SOURCE_NO_LINKS | SOURCE_IN_TURN | SOURCE_NO_SUM;
+    int error = source_add(dir->source, dir->place, name, flags, file, failure);
 
     if (!error || source_has_scheme(dir->place))
         return error;

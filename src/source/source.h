@@ -121,6 +121,7 @@ enum source_add_flags {
     SOURCE_NO_LINKS = 1u << 0, /* a symbolic link is refused: -ELOOP */
     SOURCE_IN_TURN = 1u << 1,  /* one of so many files that none is held open between two reads */
     SOURCE_LISTED = 1u << 2,   /* a name of a deep list, by whose rules a link is judged again */
+    SOURCE_NO_SUM = 1u << 3,   /* the caller has sums of its own: source_check leaves it out */
 };
 
 /*
