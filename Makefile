@@ -63,9 +63,16 @@ HEADERS    := $(addprefix libgmsfs/, gmsfs.h gmsfs_memory.h gmsfs_abi.h gmsfs_gr
 # The one file with main(); everything else of src/ is what unit programs link.
 MAIN_SRC := src/cli/main.c
 
+# The sources that differ in a test build: they use a name that headers declare there, and define away
+# in other builds. The objects of the others are shared.
+HOOK_NAMES := GMSFS_TEST_HOOKS $(shell grep -l GMSFS_TEST_HOOKS src/*/*.h | \
+	xargs sed -n 's/^.define \([a-z_]*\)[^a-z_ ].*/\1/p')
+HOOK_SRC   := $(filter $(SRC),$(shell grep -lw $(HOOK_NAMES:%=-e %) src/*/*.c))
+
 OBJ      := $(SRC:%.c=$(O)/obj/%.o)
 LIB_OBJ  := $(LIB_SRC:%.c=$(O)/obj/%.o)
-TEST_OBJ := $(SRC:%.c=$(O)/test/obj/%.o) $(O)/test/obj/tests/hooks.o $(O)/test/obj/tests/source_test.o
+TEST_OBJ := $(HOOK_SRC:%.c=$(O)/test/obj/%.o) $(patsubst %.c,$(O)/obj/%.o,$(filter-out $(HOOK_SRC),$(SRC))) \
+	$(O)/test/obj/tests/hooks.o $(O)/test/obj/tests/source_test.o
 HOOK_OBJ := $(patsubst %.c,$(O)/test/obj/%.o,$(sort $(wildcard tests/fault/hook_*.c)))
 
 BIN      := $(O)/gmsfs
@@ -261,7 +268,7 @@ $(O)/examples/%: examples/%.c $(LIB_LINK)
 	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< \
 		-L$(O) -lgmsfs -Wl,-rpath,'$$ORIGIN/..'
 
-$(CORE_A): $(filter-out $(O)/test/obj/$(MAIN_SRC:.c=.o),$(TEST_OBJ)) $(O)/.sources
+$(CORE_A): $(filter-out %/$(MAIN_SRC:.c=.o),$(TEST_OBJ)) $(O)/.sources
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
 # Whatever driver the machine has, unit programs open the fake one.
