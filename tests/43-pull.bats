@@ -220,6 +220,23 @@ fails() {
     CURL_CA_BUNDLE=$T/right.pem pulls plain
 }
 
+@test "nodes that ask for a client's certificate get it" {
+    make_certificate node IP:127.0.0.1
+    make_certificate client DNS:client
+    make_store weights 100000
+    share weights
+    start_web --tls "$T/node.pem" "$T/node.key" --client-ca "$T/client.pem"
+    WEB=https://127.0.0.1:$WEB_PORT
+    export CURL_CA_BUNDLE=$T/node.pem
+    fails 'https://.*weights' plain
+    cli pull -q --tls-cert "$T/client.pem" --tls-key "$T/client.key" "$M/other" "$WEB/plain/weights"
+    same weights other
+    cli -2 pull --tls-cert "$T/client.pem" "$M/third" "$WEB/plain/weights"
+    rmdir "$M/other"
+    cli -1 pull --timeout 0 --tls-cert "$T/none" --tls-key "$T/none" "$M/other" "$WEB/plain/weights"
+    assert_match "$output" "this client's own certificate or key cannot be used"
+}
+
 # ---- ends -------------------------------------------------------------------------------------
 
 @test "a pull that is interrupted or killed leaves no bytes" {

@@ -40,7 +40,8 @@ static const char ending[] =
 
 struct pull {
     struct image_request request;
-    const char *id_text; /* NULL: not given */
+    const char *id_text;    /* NULL: not given */
+    const char *cert, *key; /* NULL: not given */
     bool is_insecure;
     uint8_t id[DIGEST_BYTES];
     char **urls;
@@ -151,6 +152,8 @@ static int pull_open(struct pull *pull, struct image *image, struct source_peers
     const struct source_peers_wish wish = {.urls = (const char *const *)pull->urls,
                                            .url_count = pull->url_count,
                                            .id = pull->id_text ? pull->id : NULL,
+                                           .cert = pull->cert,
+                                           .key = pull->key,
                                            .is_insecure = pull->is_insecure,
                                            .patience_ms = pull->request.timeout_ms == CLI_FOREVER
                                                               ? DEFAULT_PATIENCE_MS
@@ -210,6 +213,9 @@ static const struct cli_option options[] = {
     {"--id", 0, "ID", cli_take_text, offsetof(struct pull, id_text),
      "the contents to pull, by their id (32 hex digits, in `pieces` of a\n"
      "store); others are refused (default: what the first answer has)"},
+    {"--tls-cert", 0, "FILE", cli_take_text, offsetof(struct pull, cert),
+     "show nodes that ask for one this certificate, with --tls-key"},
+    {"--tls-key", 0, "FILE", cli_take_text, offsetof(struct pull, key), "its key"},
     {"--insecure", 0, NULL, cli_take_flag, offsetof(struct pull, is_insecure),
      "accept http:// addresses that are not of a private network"},
     {"--immutable", 0, NULL, cli_take_flag, offsetof(struct pull, request.immutable),
@@ -231,6 +237,8 @@ static int pull_run(int argc, char **argv)
 
     if (status == CLI_OK && pull.id_text && pieces_parse_id(pull.id_text, pull.id) != 0)
         status = cli_usage_error("--id '%s': an id has 32 hex digits", pull.id_text);
+    if (status == CLI_OK && !pull.cert != !pull.key)
+        status = cli_usage_error("--tls-cert and --tls-key go together");
     if (status == CLI_OK) {
         pull.request.store = argv[optind];
         status = pull_add_operands(&pull, argv + optind + 1, (size_t)(argc - optind - 1));

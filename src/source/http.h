@@ -75,6 +75,7 @@ struct http_file {
 struct http_peer {
     const char *pin;            /* "HOST:PORT:ADDRESS": the address to take for this name; NULL */
     const atomic_uint *most_ms; /* of an attempt, also one that has begun: -ETIMEDOUT */
+    const char *cert, *key;     /* files of this client's certificate, as PEM; NULL: none */
     atomic_uint *retry_s;       /* gets the seconds of Retry-After of a refusal; 0: none */
 };
 

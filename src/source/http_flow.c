@@ -134,6 +134,10 @@ static void set_safety(struct flow *flow, const char *url, bool follows)
     set(flow->easy, CURLOPT_FOLLOWLOCATION, follows ? 1L : 0L);
     set(flow->easy, CURLOPT_MAXREDIRS, (long)HTTP_MAX_REDIRECTS);
     set(flow->easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
+    if (flow->peer && flow->peer->cert) {
+        set(flow->easy, CURLOPT_SSLCERT, flow->peer->cert);
+        set(flow->easy, CURLOPT_SSLKEY, flow->peer->key);
+    }
     if (trusted && *trusted) {
         set(flow->easy, CURLOPT_CAINFO, trusted);
         set(flow->easy, CURLOPT_CAPATH, NULL); /* the system's folder would count, too */

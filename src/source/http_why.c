@@ -89,6 +89,8 @@ static const struct result {
     {CURLE_PEER_FAILED_VERIFICATION, -EKEYREJECTED, false, false,
      "the server's certificate is not trusted; if it is your own, name its authority's file in "
      "CURL_CA_BUNDLE"},
+    {CURLE_SSL_CERTPROBLEM, -EKEYREJECTED, false, false,
+     "this client's own certificate or key cannot be used"},
     {CURLE_SSL_CACERT_BADFILE, -EKEYREJECTED, false, false,
      "the trusted certificates cannot be read (CURL_CA_BUNDLE, SSL_CERT_FILE)"},
     {CURLE_TOO_MANY_REDIRECTS, -ELOOP, false, false, "too many redirects"},

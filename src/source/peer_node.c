@@ -97,16 +97,19 @@ static int place_parse(const char *url, struct place *place, struct failure *fai
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
-static int node_open(struct peer_node *node, const struct peer_limits *limits,
+static int node_open(struct peer_node *node, const struct peer_common *common,
                      struct failure *failure)
 {
-    const atomic_uint *most_ms[] = {&limits->piece_ms, &limits->text_ms};
+    const atomic_uint *most_ms[] = {&common->piece_ms, &common->text_ms};
     int error = 0;
 
     for (size_t i = 0; !error && i < 2; i++) {
         error = http_open(&node->http[i], failure);
-        node->as[i] =
-            (struct http_peer){.pin = node->pin, .most_ms = most_ms[i], .retry_s = &node->retry_s};
+        node->as[i] = (struct http_peer){.pin = node->pin,
+                                         .most_ms = most_ms[i],
+                                         .cert = common->cert,
+                                         .key = common->key,
+                                         .retry_s = &node->retry_s};
         if (!error)
             http_set_peer(node->http[i], &node->as[i]);
     }
@@ -115,7 +118,7 @@ static int node_open(struct peer_node *node, const struct peer_limits *limits,
 
 /* Makes the node of one address of a URL. */
 static int node_make(struct peer_node *node, const char *url, const struct place *place,
-                     const struct addrinfo *address, const struct peer_limits *limits,
+                     const struct addrinfo *address, const struct peer_common *common,
                      struct failure *failure)
 {
     SCOPED_FREE char *shown = source_show(url);
@@ -137,7 +140,7 @@ static int node_make(struct peer_node *node, const char *url, const struct place
         return failure_no_memory(failure);
     snprintf(node->shown, sizeof(node->shown), is_named ? "%.180s (%.60s)" : "%.180s", shown,
              number);
-    return node_open(node, limits, failure);
+    return node_open(node, common, failure);
 }
 
 static void node_free(struct peer_node *node)
@@ -181,8 +184,8 @@ void peer_shuffle(size_t *order, size_t count)
 }
 
 static int add_addresses(struct peer_node *nodes, size_t *count, const char *url,
-                         const struct place *place, const struct addrinfo *list, bool is_insecure,
-                         const struct peer_limits *limits, struct failure *failure)
+                         const struct place *place, const struct addrinfo *list,
+                         const struct peer_common *common, struct failure *failure)
 {
     const struct addrinfo *addresses[MOST_ADDRESSES];
     size_t order[MOST_ADDRESSES], found = 0;
@@ -194,16 +197,16 @@ static int add_addresses(struct peer_node *nodes, size_t *count, const char *url
     for (size_t i = 0; !error && i < found && *count < PEERS_MAX; i++) {
         const struct addrinfo *address = addresses[order[i]];
 
-        if (!place->is_safe && !is_insecure && !peer_address_is_private(address->ai_addr))
+        if (!place->is_safe && !common->is_insecure && !peer_address_is_private(address->ai_addr))
             return refuse_public(url, failure);
-        error = node_make(&nodes[*count], url, place, address, limits, failure);
+        error = node_make(&nodes[*count], url, place, address, common, failure);
         (*count)++;
     }
     return error;
 }
 
-int peer_nodes_add(struct peer_node *nodes, size_t *count, const char *url, bool is_insecure,
-                   const struct peer_limits *limits, struct failure *failure)
+int peer_nodes_add(struct peer_node *nodes, size_t *count, const char *url,
+                   const struct peer_common *common, struct failure *failure)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *list = NULL;
@@ -226,7 +229,7 @@ int peer_nodes_add(struct peer_node *nodes, size_t *count, const char *url, bool
                                 gai_strerror(code));
     }
     if (!error)
-        error = add_addresses(nodes, count, url, &place, list, is_insecure, limits, failure);
+        error = add_addresses(nodes, count, url, &place, list, common, failure);
     if (list)
         freeaddrinfo(list);
     free(place.host);

@@ -32,9 +32,11 @@ struct peer_node {
     char why[NODE_WHY_BYTES]; /* of the last failure; "": none. Of source_peers.c */
 };
 
-/* Longest duration of a request, in ms: of a piece, and of another. */
-struct peer_limits {
-    atomic_uint piece_ms, text_ms;
+/* What all nodes have in common. */
+struct peer_common {
+    atomic_uint piece_ms, text_ms; /* longest duration of a request for a piece, and of another */
+    const char *cert, *key;        /* as of struct http_peer */
+    bool is_insecure;              /* public addresses need no TLS */
 };
 
 /* True if an address is of this machine or of a private network (RFC 1918, loopback, link-local,
@@ -46,11 +48,11 @@ void peer_shuffle(size_t *order, size_t count);
 
 /*
  * Makes nodes of a URL's addresses, in random order, and adds them up to PEERS_MAX. -EINVAL: it is
- * no http:// or https:// address; -EACCES: it is not private, without TLS, and no
- * is_insecure; -EHOSTUNREACH: its name is unknown. The failure has the whole message.
+ * no http:// or https:// address; -EACCES: it is public, and needs TLS; -EHOSTUNREACH: its name is
+ * unknown. The failure has the whole message.
  */
-int peer_nodes_add(struct peer_node *nodes, size_t *count, const char *url, bool is_insecure,
-                   const struct peer_limits *limits, struct failure *failure);
+int peer_nodes_add(struct peer_node *nodes, size_t *count, const char *url,
+                   const struct peer_common *common, struct failure *failure);
 void peer_nodes_free(struct peer_node *nodes, size_t count);
 void peer_node_cancel(struct peer_node *node);
 

@@ -23,7 +23,7 @@
 struct source_peers {
     struct peer_node nodes[PEERS_MAX];
     size_t count;
-    struct peer_limits limits;
+    struct peer_common common;
     uint64_t patience_ms;
     uint64_t began_ms;
 
@@ -127,8 +127,8 @@ static int add_nodes(struct source_peers *peers, const struct source_peers_wish 
         return failure_no_memory(failure);
     peer_shuffle(order, wish->url_count);
     for (size_t i = 0; i < wish->url_count && peers->count < PEERS_MAX; i++) {
-        error = peer_nodes_add(peers->nodes, &peers->count, wish->urls[order[i]], wish->is_insecure,
-                               &peers->limits, failure);
+        error = peer_nodes_add(peers->nodes, &peers->count, wish->urls[order[i]], &peers->common,
+                               failure);
         if (error && error != -EHOSTUNREACH) /* other hosts may be known */
             return error;
     }
@@ -156,7 +156,10 @@ int source_peers_open(const struct source_peers_wish *wish, struct source_peers 
         return failure_no_memory(failure);
     pthread_mutex_init(&peers->lock, NULL);
     thread_init_condition(&peers->changed);
-    atomic_store(&peers->limits.text_ms, TEXT_MS);
+    atomic_store(&peers->common.text_ms, TEXT_MS);
+    peers->common.cert = wish->cert;
+    peers->common.key = wish->key;
+    peers->common.is_insecure = wish->is_insecure;
     peers->patience_ms = wish->patience_ms;
     peers->has_id = wish->id != NULL;
     if (wish->id)
@@ -164,7 +167,7 @@ int source_peers_open(const struct source_peers_wish *wish, struct source_peers 
     error = add_nodes(peers, wish, failure);
     peers->began_ms = clock_now_ms();
     peers_init(&peers->plan, peers->count, peers->began_ms);
-    atomic_store(&peers->limits.piece_ms, (unsigned)peers_deadline_ms(&peers->plan));
+    atomic_store(&peers->common.piece_ms, (unsigned)peers_deadline_ms(&peers->plan));
     if (!error) {
         error = start_askers(peers);
         if (error)
@@ -281,7 +284,7 @@ static void end_request(struct source_peers *peers, size_t index, uint64_t began
         note_why(peers, index, result == PEER_LACKS ? "it no longer has the contents" : why);
     peers_end(&peers->plan, index, began_ms, clock_now_ms(), result,
               1000u * atomic_load(&node->retry_s));
-    atomic_store(&peers->limits.piece_ms, (unsigned)peers_deadline_ms(&peers->plan));
+    atomic_store(&peers->common.piece_ms, (unsigned)peers_deadline_ms(&peers->plan));
     pthread_cond_broadcast(&peers->changed);
 }
 

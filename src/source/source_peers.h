@@ -24,9 +24,10 @@ struct source_peers;
 struct source_peers_wish {
     const char *const *urls; /* addresses of the store: http[s]://HOST[:PORT]/PATH/ */
     size_t url_count;
-    const uint8_t *id;    /* of the contents; NULL: the first answer decides */
-    bool is_insecure;     /* accepts public addresses without TLS */
-    uint64_t patience_ms; /* fails after so long without a node that sends the contents */
+    const uint8_t *id;      /* of the contents; NULL: the first answer decides */
+    const char *cert, *key; /* files of this client's certificate, as PEM; NULL: none */
+    bool is_insecure;       /* accepts public addresses without TLS */
+    uint64_t patience_ms;   /* fails after so long without a node that sends the contents */
 };
 
 /* Finds the nodes and begins to ask them. The failure has the whole message, here as below. */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A web server that misbehaves as the first part of a path says.
 
-    web_server.py DIRECTORY PORT_FILE [--tls CERTIFICATE KEY] [--log FILE]
+    web_server.py DIRECTORY PORT_FILE [--tls CERTIFICATE KEY [--client-ca FILE]] [--log FILE]
 
 /FAULT+FAULT.../NAME is the file NAME of DIRECTORY (/plain/NAME: without a fault), with
     noranges       200 and the whole file, for a range too
@@ -240,6 +240,7 @@ def main():
     parser.add_argument("directory")
     parser.add_argument("port_file")
     parser.add_argument("--tls", nargs=2)
+    parser.add_argument("--client-ca")
     parser.add_argument("--log")
     options = parser.parse_args()
     Handler.state = State(options.directory, options.log)
@@ -247,6 +248,9 @@ def main():
     if options.tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*options.tls)
+        if options.client_ca:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(options.client_ca)
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     with open(options.port_file + ".new", "w", encoding="utf-8") as file:
         file.write(f"{server.server_address[1]}\n")

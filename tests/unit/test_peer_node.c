@@ -9,7 +9,7 @@
 #include <netinet/in.h>
 
 static struct peer_node nodes[PEERS_MAX];
-static struct peer_limits limits;
+static struct peer_common common;
 static struct failure failure;
 
 static bool is_private(const char *text)
@@ -66,7 +66,8 @@ static int add(const char *url, bool is_insecure, size_t *count)
     int error;
 
     *count = 0;
-    error = peer_nodes_add(nodes, count, url, is_insecure, &limits, &failure);
+    common.is_insecure = is_insecure;
+    error = peer_nodes_add(nodes, count, url, &common, &failure);
     if (*count > 0)
         check(nodes[0].url[strlen(nodes[0].url) - 1] == '/');
     peer_nodes_free(nodes, *count);
