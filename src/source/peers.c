@@ -39,11 +39,14 @@ static uint64_t retry_pause_ms(uint64_t retry_ms)
     return least(retry_ms > LEAST_RETRY_MS ? retry_ms : LEAST_RETRY_MS, PEERS_MOST_RETRY_MS);
 }
 
-/* Leaves a peer, which is asked again after a pause. */
-static void leave(struct peer *peer, uint64_t now_ms)
+/* Leaves a peer, which is asked again after a pause. One that only lacks the contents may get them
+ * at any time, and answers at no cost. */
+static void leave(struct peer *peer, uint64_t now_ms, enum peer_result result)
 {
+    uint64_t pause = pause_ms(peer->failed++);
+
     peer->state = PEER_NEW;
-    peer->until_ms = now_ms + pause_ms(peer->failed++);
+    peer->until_ms = now_ms + (result == PEER_LACKS ? least(pause, PEERS_MOST_LACK_MS) : pause);
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
@@ -101,7 +104,7 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
         peer->answer_ms = now_ms - began_ms;
         return;
     }
-    leave(peer, now_ms);
+    leave(peer, now_ms, result);
     if (result != PEER_FULL)
         return;
     peer->until_ms = now_ms + retry_pause_ms(retry_ms);
@@ -230,7 +233,7 @@ void peers_end(struct peers *peers, size_t index, uint64_t began_ms, uint64_t no
     else if (result == PEER_WRONG && ++peer->wrong >= PEERS_WRONG)
         peer->state = PEER_BARRED;
     else if (result == PEER_LATE || result == PEER_DEAD || result == PEER_LACKS)
-        leave(peer, now_ms);
+        leave(peer, now_ms, result);
     if (result == PEER_LACKS && peer->failed == 1)
         peer->until_ms = now_ms; /* its sums may only be unknown until it is asked */
 }

@@ -35,6 +35,7 @@
 #define PEERS_LEAST_DEADLINE_MS 5000u
 #define PEERS_FIRST_DEADLINE_MS 20000u /* while no piece has come */
 #define PEERS_MOST_PAUSE_MS     30000u
+#define PEERS_MOST_LACK_MS      2000u  /* until a peer without the contents is asked again */
 #define PEERS_MOST_RETRY_MS     60000u /* that a full peer may ask for */
 
 enum peer_state {

@@ -179,6 +179,20 @@ TAP_TEST(a_peer_without_the_contents_is_asked_again_at_once_the_first_time)
     check_int(peers_next_ask(&peers, now, &wait_ms), PEERS_NONE);
 }
 
+TAP_TEST(a_peer_that_lacks_the_contents_is_asked_every_two_seconds)
+{
+    begin(1);
+    now = 100000;
+    peers.peer[0].state = PEER_NEW;
+    for (unsigned i = 0; i < 20; i++) {
+        check_int(peers_next_ask(&peers, now, &wait_ms), 0);
+        peers_answered(&peers, 0, now, now, PEER_LACKS, 0);
+        check_int(peers_next_ask(&peers, now, &wait_ms), PEERS_NONE);
+        now += wait_ms;
+    }
+    check_int(wait_ms, PEERS_MOST_LACK_MS);
+}
+
 TAP_TEST(the_deadline_follows_the_median)
 {
     begin(1);
