@@ -239,6 +239,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
     core_drop_spares(apply->core, store); /* they are of the old generation */
     core_discard_blob(apply->core, store->encoding);
     store->encoding = blob_ref(commit->encoding);
+    store->made = commit->made;
     memcpy(store->hash, commit->hash, sizeof store->hash);
     memset(store->group, 0, sizeof store->group);
     if (record->flags & CORE_COMMIT_GROUP)

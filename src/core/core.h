@@ -29,6 +29,7 @@
 #include "fsm/lock.h"
 #include "meta/layout.h"
 #include "regions/regions.h"
+#include "tensor/made_file.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -139,7 +140,8 @@ struct core_store {
     struct layout *fixed; /* the committed or (lock.sealed) the sealed layout; NULL if neither */
     /* the writer's layout; NULL if there is no writer or it has changed nothing */
     struct layout *working;
-    struct blob *encoding; /* canonical bytes of `fixed` */
+    struct blob *encoding;       /* canonical bytes of `fixed` */
+    struct made_file_facts made; /* the file of its tensors */
     /* processes with writable descriptors of its memory that may still run, sorted by pid and
      * start */
     struct core_process *writers;
@@ -285,6 +287,7 @@ struct core_commit {
     int error;
     char message[256];
     struct blob *encoding; /* NULL after an error */
+    struct made_file_facts made;
     uint8_t hash[16];
 };
 

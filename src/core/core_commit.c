@@ -41,12 +41,15 @@ bool core_commit_is_current(const struct core *core, uint64_t session,
     return find_layout(core, session) == commit->layout;
 }
 
-int core_encode_layout(const struct layout *layout, struct blob **encoding, uint8_t hash[16])
+int core_encode_layout(const struct layout *layout, struct blob **encoding, uint8_t hash[16],
+                       struct made_file_facts *made)
 {
     uint8_t *bytes;
     size_t size;
-    int error = layout_encode(layout, &bytes, &size);
+    int error = made_file_look(layout, made);
 
+    if (error == 0)
+        error = layout_encode(layout, &bytes, &size);
     if (error < 0)
         return error;
     *encoding = blob_new(bytes, size);
@@ -68,7 +71,7 @@ void core_commit_prepare(struct core_commit *commit)
     memcpy(commit->message, message, strnlen(message, sizeof message - 1));
     commit->refused = error < 0;
     if (error == 0 && !commit->check)
-        error = core_encode_layout(commit->layout, &commit->encoding, commit->hash);
+        error = core_encode_layout(commit->layout, &commit->encoding, commit->hash, &commit->made);
     commit->error = error;
 }
 

@@ -110,7 +110,8 @@ static void derive_committed(struct input *input, struct core_store *store, bool
     lock_set_committed(&store->lock, store->fixed != NULL && !sealed);
     lock_set_sealed(&store->lock, sealed);
     if (store->fixed && input->error == 0)
-        input_fail(input, core_encode_layout(store->fixed, &store->encoding, store->hash));
+        input_fail(input,
+                   core_encode_layout(store->fixed, &store->encoding, store->hash, &store->made));
 }
 
 /* core_check checks their order. */

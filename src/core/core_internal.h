@@ -179,7 +179,8 @@ void core_add_waiter_event(struct apply *apply, enum core_event_type type,
 
 /* core_commit.c */
 /* Makes the canonical bytes and the hash of a layout. -ENOMEM */
-int core_encode_layout(const struct layout *layout, struct blob **encoding, uint8_t hash[16]);
+int core_encode_layout(const struct layout *layout, struct blob **encoding, uint8_t hash[16],
+                       struct made_file_facts *made);
 
 /* garbage.c */
 /* True if walking or freeing the layout takes so long that clients notice. */
