@@ -222,6 +222,8 @@ static void put_kept_paths(const char *name, const char *paths, const char *sett
 #define TEXT       TYPE("text/plain; charset=utf-8")
 #define LISTED     "            autoindex on;\n"
 #define SENT       "            sendfile on;\n"
+/* A read of events returns 16 KiB at most, and nginx takes less than it asked for as a failure. */
+#define SMALL "            output_buffers 2 16k;\n"
 #define TRUSTED                               \
     "            if ($gmsfs_trusted = 0) {\n" \
     "                return 403;\n"           \
@@ -238,7 +240,7 @@ static void put_mount(const struct web_mount *mount, FILE *to)
     put_paths(name, "metrics", TYPE("text/plain; version=0.0.4; charset=utf-8"), to);
     put_paths(name, "pools|" STORE "/(?:state|residency|layout_hash|pieces)", TEXT, to);
     put_paths(name, STORE "/layout", "", to);
-    put_paths(name, "events|" STORE "/sessions", TEXT TRUSTED, to);
+    put_paths(name, "events|" STORE "/sessions", TEXT SMALL TRUSTED, to);
     put_paths(name, STORE "/info", JSON TRUSTED, to);
     put_paths(name, STORE "/metadata(?:/.*)?", LISTED, to);
     put_paths(name, STORE "/(?:allocations|files)(?:/.*)?", LISTED SENT, to);
