@@ -372,15 +372,56 @@ make_odd_stores() {
     ask 404 odd/first/state
 }
 
-# Sets STAND_IN, a directory with the tree of a store that has an id, and ID.
-make_stand_in() {
-    STAND_IN=$T/stand-in ID=0123456789abcdef0123456789abcdef
-    mkdir -p "$STAND_IN/weights/by-id/$ID"/{allocations,files/one}
-    head -c 3000000 /dev/urandom >"$STAND_IN/weights/by-id/$ID/allocations/0"
-    echo '{}' >"$STAND_IN/weights/by-id/$ID/files/one/x.json"
-    echo pieces >"$STAND_IN/weights/by-id/$ID/pieces"
-    echo COMMITTED >"$STAND_IN/weights/state"
-    chmod -R a+rX "$STAND_IN"
+@test "events are read from an offset, also when the first ones are forgotten" {
+    local at
+    start_mount size=64M
+    serve host="$M"
+    for at in {1..600}; do mkdir "$M/x" && rmdir "$M/x"; done
+    ask 200 host/device
+    at=$(jq .events_from "$T/body")
+    ((at > 0))
+    ask 206 host/events -r "$at-"
+    cmp "$T/body" <(tail -c "+$((at + 1))" "$M/events")
+    ask 416 host/events -r "$(stat -c %s "$M/events")-"
+}
+
+# Sets ID, the id of the contents, which the first reading of `pieces` makes.
+read_id() {
+    ask 200 host/weights/pieces
+    has_header 'Cache-Control: no-store'
+    cmp "$T/body" "$W/pieces"
+    ID=$(sed -n 's/^id //p' "$T/body")
+    assert_match "$ID" '^[0-9a-f]{32}$'
+}
+
+@test "bytes by the id of the contents are there until others are committed" {
+    start_weights size=64M
+    commit_model
+    serve host="$M"
+    ask 404 host/weights/by-id/0123456789abcdef0123456789abcdef/layout
+    read_id
+    ask 206 "host/weights/by-id/$ID/allocations/0" -r 1000000-1999999
+    cmp "$T/body" <(tail -c +1000001 "$T/bytes" | head -c 1000000)
+    has_header 'Cache-Control: public, max-age=31536000, immutable'
+    ask 200 "host/weights/by-id/$ID/files/one/two/m%20odel.bin"
+    cmp "$T/body" <(tail -c +101 "$T/bytes" | head -c 2000000)
+    ask 200 "host/weights/by-id/$ID/layout"
+    cmp "$T/body" "$W/layout"
+    ask 200 "host/weights/by-id/$ID/pieces"
+    has_header 'Cache-Control: no-store'
+    ask 404 "host/weights/by-id/$ID/allocations/1"
+    has_header 'Cache-Control: no-store'
+    for path in "${ID^^}/allocations/0" "$ID/" "$ID/lock" "$ID/allocations/" "$ID/files/" ''; do
+        ask 404 "host/weights/by-id/$path"
+    done
+    hold open "$W/lock" rw
+    ask 404 "host/weights/by-id/$ID/allocations/0"
+    ask 503 host/weights/pieces
+    kill "$HOLDER"
+    wait_until 5 state_is weights COMMITTED
+    ask 200 "host/weights/by-id/$ID/layout"
+    commit_model
+    ask 404 "host/weights/by-id/$ID/layout"
 }
 
 asked_for() { # REGEX: how often, in the source's log
@@ -388,35 +429,30 @@ asked_for() { # REGEX: how often, in the source's log
 }
 
 @test "a cache in between asks the source once for bytes by their id, and each time for anything else" {
-    requires nginx curl
-    local source cache
-    make_stand_in
-    source=$(free_port) cache=$(free_port)
-    "$GMSFS" web --print --listen "127.0.0.1:$source" --access-log "$T/access.log" host="$STAND_IN" >"$T/source"
-    start_nginx source-server "$T/source" "$source"
+    local cache
+    start_weights size=64M
+    commit_model
+    serve --access-log "$T/access.log" host="$M"
+    read_id
+    cache=$(free_port)
     # The manual's own example.
     sed -n '/^proxy_cache_path/,/^\.Ed/p' "$ROOT/man/gmsfs-web.8" | sed '$d' |
-        sed "s|10.0.0.1:24673|127.0.0.1:$source|; s|listen 24673|listen 127.0.0.1:$cache|; s|/var/cache/gmsfs|$T/cache|" >"$T/between"
+        sed "s|10.0.0.1:24673|127.0.0.1:$PORT|; s|listen 24673|listen 127.0.0.1:$cache|; s|/var/cache/gmsfs|$T/cache|" >"$T/between"
     start_nginx cache-server "$T/between" "$cache"
+    : >"$T/access.log"
     SERVED=http://127.0.0.1:$cache
     for _ in 1 2 3; do
         ask 206 "host/weights/by-id/$ID/allocations/0" -r 1000000-1999999
         has_header 'Cache-Control: public, max-age=31536000, immutable'
-        cmp "$T/body" <(tail -c +1000001 "$STAND_IN/weights/by-id/$ID/allocations/0" | head -c 1000000)
-        ask 200 "host/weights/by-id/$ID/files/one/x.json"
+        cmp "$T/body" <(tail -c +1000001 "$T/bytes" | head -c 1000000)
+        ask 200 "host/weights/by-id/$ID/layout"
         ask 404 "host/weights/by-id/$ID/allocations/1"
-        has_header 'Cache-Control: no-store'
-        ask 200 "host/weights/by-id/$ID/pieces"
-        has_header 'Cache-Control: no-store'
         ask 200 host/weights/state
     done
     ask 206 "host/weights/by-id/$ID/allocations/0" -r 0-999999
-    cmp "$T/body" <(head -c 1000000 "$STAND_IN/weights/by-id/$ID/allocations/0")
+    cmp "$T/body" <(head -c 1000000 "$T/bytes")
     assert_eq "$(asked_for ".*/$ID/allocations/0")" 2 'requests for bytes by their id'
-    assert_eq "$(asked_for ".*/$ID/files/one/x.json")" 1 'requests for a file by its id'
+    assert_eq "$(asked_for ".*/$ID/layout")" 1 'requests for the layout by its id'
     assert_eq "$(asked_for ".*/$ID/allocations/1")" 3 'requests for missing bytes'
     assert_eq "$(asked_for /host/weights/state)" 3 'requests for the state'
-    ask 404 "host/weights/by-id/${ID^^}/allocations/0"
-    ask 404 "host/weights/by-id/$ID/lock"
-    ask 404 "host/weights/by-id/"
 }
