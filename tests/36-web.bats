@@ -408,7 +408,7 @@ read_id() {
     ask 200 "host/weights/by-id/$ID/layout"
     cmp "$T/body" "$W/layout"
     ask 200 "host/weights/by-id/$ID/pieces"
-    has_header 'Cache-Control: no-store'
+    has_header 'Cache-Control: public, max-age=31536000, immutable'
     ask 404 "host/weights/by-id/$ID/allocations/1"
     has_header 'Cache-Control: no-store'
     for path in "${ID^^}/allocations/0" "$ID/" "$ID/lock" "$ID/allocations/" "$ID/files/" ''; do

@@ -244,8 +244,7 @@ static void put_mount(const struct web_mount *mount, FILE *to)
     put_paths(name, STORE "/info", JSON TRUSTED, to);
     put_paths(name, STORE "/metadata(?:/.*)?", LISTED, to);
     put_paths(name, STORE "/(?:allocations|files)(?:/.*)?", LISTED SENT, to);
-    /* It has names, which are no part of the id. */
-    put_paths(name, BY_ID "/pieces", TEXT, to);
+    put_kept_paths(name, BY_ID "/pieces", TEXT, to);
     put_kept_paths(name, BY_ID "/layout", "", to);
     put_kept_paths(name, BY_ID "/(?:allocations/[0-9]+|files/.+)", SENT, to);
     fprintf(to,
