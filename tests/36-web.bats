@@ -376,7 +376,10 @@ make_odd_stores() {
     local at
     start_mount size=64M
     serve host="$M"
-    for at in {1..600}; do mkdir "$M/x" && rmdir "$M/x"; done
+    python3 -c 'import os, sys
+for _ in range(600):
+    os.mkdir(sys.argv[1])
+    os.rmdir(sys.argv[1])' "$M/x"
     ask 200 host/device
     at=$(jq .events_from "$T/body")
     ((at > 0))
