@@ -97,6 +97,8 @@ same_everywhere() { # PATH...: stores of any mounts
     cli -3 copy --timeout 0.2 "$M/weights" "$OTHER/new" "$M/held"
     assert_match "$output" "waiting for the locks of 2 stores; $M/held is RW"
     assert_match "$output" "$M/held: not free in the time given"
+    cli -3 copy --timeout 0 "$M/weights" "$M/held"
+    assert_match "$output" "cannot take the lock of 1 store: $M/held: not free; its file 'sessions' names"
     [[ ! -e $OTHER/new ]] || fail 'a store was left'
     kill -KILL "$holder"
     assert_state held EMPTY

@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define GROUP_LOCKS_BYTES 48
+
 int store_group_begin(struct store_group *group, size_t most)
 {
     group->count = 0;
@@ -115,8 +117,17 @@ static size_t group_find_short(const struct store_group *group, struct store_spa
     return SIZE_MAX;
 }
 
+/* Returns "the locks of 4 stores". */
+static const char *group_locks(const struct store_group *group, char text[GROUP_LOCKS_BYTES])
+{
+    snprintf(text, GROUP_LOCKS_BYTES, "the lock%s of %zu store%s", group->count == 1 ? "" : "s",
+             group->count, group->count == 1 ? "" : "s");
+    return text;
+}
+
 static void group_say_waiting(const struct store_group *group, int error)
 {
+    char text[GROUP_LOCKS_BYTES];
     enum gmsfs_state state;
     struct store_space space;
     size_t busy = group_find_busy(group, &state);
@@ -127,11 +138,10 @@ static void group_say_waiting(const struct store_group *group, int error)
     else if (error == -ENOMEM)
         fprintf(stderr, "waiting for memory for %zu stores\n", group->count);
     else if (state != GMSFS_STATE_EMPTY)
-        ui_line(stderr,
-                "waiting for the locks of %zu stores; %s is %s ('sessions' in it names the holder)",
-                group->count, group->stores[busy], store_state_name(state));
+        ui_line(stderr, "waiting for %s; %s is %s ('sessions' in it names the holder)",
+                group_locks(group, text), group->stores[busy], store_state_name(state));
     else
-        fprintf(stderr, "waiting for the locks of %zu stores\n", group->count);
+        fprintf(stderr, "waiting for %s\n", group_locks(group, text));
 }
 
 /* Explains that memory did not come in time, or never will: with a timeout, ENOMEM is final. */
@@ -153,6 +163,7 @@ static int group_explain_memory(const struct store_group *group, int error)
 /* Explains the failure, and names the store at fault if it is one alone. */
 static int group_explain(const struct store_group *group, int error)
 {
+    char text[GROUP_LOCKS_BYTES];
     bool is_late = error == -EAGAIN || error == -ETIMEDOUT;
     int status = is_late || error == -ENOMEM ? group_explain_memory(group, error) : CLI_OK;
     enum gmsfs_state state;
@@ -160,9 +171,8 @@ static int group_explain(const struct store_group *group, int error)
     if (status != CLI_OK)
         return status;
     if (is_late) {
-        cli_error("cannot take the locks of %zu stores: %s: not free%s; its file 'sessions' "
-                  "names the holder",
-                  group->count, group->stores[group_find_busy(group, &state)],
+        cli_error("cannot take %s: %s: not free%s; its file 'sessions' names the holder",
+                  group_locks(group, text), group->stores[group_find_busy(group, &state)],
                   group->timeout_ms ? " in the time given" : "");
         return CLI_TIMEOUT;
     }
