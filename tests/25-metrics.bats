@@ -73,3 +73,21 @@ metric() { # SAMPLE: its value
     assert_eq "$(grep -E "$counters" "$M/metrics" | grep -v audit)" "$(grep -v audit "$T/before")"
     assert_eq "$(metric recoveries_total)" 1
 }
+
+# In time of a processor, so that a busy machine changes nothing.
+# bats test_tags=slow
+@test "metrics of 4,096 stores take the loop less than 200 ms" {
+    local worker before after ticks
+    start_mount size=16M
+    seq 4095 | (cd "$M" && xargs mkdir)
+    worker=$(worker_of "$KEEPER")
+    cpu() { awk '{ print $14 + $15 }' "/proc/$worker/stat"; }
+    ticks=$(getconf CLK_TCK)
+    before=$(cpu)
+    for _ in 1 2 3 4; do
+        cat "$M/metrics" >"$T/metrics"
+    done
+    after=$(cpu)
+    assert_eq "$(grep -c '^gmsfs_store_bytes{' "$T/metrics")" 4096
+    (((after - before) * 1000 / ticks / 4 < 200 * SLOW)) || fail "$(((after - before) * 1000 / ticks / 4)) ms each"
+}
