@@ -65,6 +65,19 @@ take_over() {
     assert_eq "$status" 0 "$(output_of "$ops")"
 }
 
+@test "a trace goes on with another keeper, and with another build" {
+    start_mount size=16M,trace="$T/trace"
+    "$GMSCTL" mkdir "$M/odd \"name\\"$'\n'
+    take_over
+    "$GMSCTL" mkdir "$M/second"
+    cli upgrade "$M"
+    "$GMSCTL" mkdir "$M/third"
+    wait_until 5 bash -c "[[ \$(grep -c '\"mkdir\"' '$T/trace') -eq 3 ]]"
+    { cat "$T/trace" && echo '{}]'; } >"$T/whole"
+    assert_eq "$(jq '[.[] | select(.name == "process_name").pid] | unique | length' "$T/whole")" 3
+    [[ ! -e $T/trace.1 ]]
+}
+
 # That keeper would be among the processes that have files of the mount open.
 @test "one that is started in the mount, with a file of it open, does not keep it from being unmounted" {
     local at former
