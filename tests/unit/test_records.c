@@ -7,7 +7,7 @@
  */
 #include "core_random.h"
 
-#define USUAL_RUNS  200
+#define USUAL_RUNS  100
 #define RUN_RECORDS 2000
 
 static uint64_t run_seed, run_record;
