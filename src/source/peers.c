@@ -8,6 +8,7 @@
 #define FIRST_PAUSE_MS       250u
 #define LEAST_RETRY_MS       1000u
 #define MEDIANS              8u
+#define MOST_FULL_DOUBLINGS  2u
 #define MOST_DOUBLINGS       5u
 #define GOOD_BEFORE_ONE_MORE 16u /* pieces until a full peer is asked for one more at a time */
 #define AVERAGE_OF           4u
@@ -34,9 +35,15 @@ static uint64_t pause_ms(unsigned failed)
     return least((uint64_t)FIRST_PAUSE_MS << doublings, PEERS_MOST_PAUSE_MS);
 }
 
-static uint64_t retry_pause_ms(uint64_t retry_ms)
+/* Leaves a full peer as long as it wants; longer, if it was full again: it serves others, which may
+ * have the contents soon. */
+static void wait_for_room(struct peer *peer, uint64_t now_ms, uint64_t retry_ms)
 {
-    return least(retry_ms > LEAST_RETRY_MS ? retry_ms : LEAST_RETRY_MS, PEERS_MOST_RETRY_MS);
+    uint64_t pause = retry_ms > LEAST_RETRY_MS ? retry_ms : LEAST_RETRY_MS;
+
+    pause <<= peer->full < MOST_FULL_DOUBLINGS ? peer->full : MOST_FULL_DOUBLINGS;
+    peer->full++;
+    peer->until_ms = now_ms + least(pause, PEERS_MOST_RETRY_MS);
 }
 
 /* Leaves a peer, which is asked again after a pause. One that only lacks the contents may get them
@@ -107,7 +114,7 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
     leave(peer, now_ms, result);
     if (result != PEER_FULL)
         return;
-    peer->until_ms = now_ms + retry_pause_ms(retry_ms);
+    wait_for_room(peer, now_ms, retry_ms);
     peers->alive_ms = now_ms;
 }
 
@@ -187,7 +194,7 @@ static void note_good(struct peers *peers, struct peer *peer, uint64_t took_ms)
 {
     peers->times_ms[peers->times++ % PEERS_TIMES] = took_ms;
     peers->late = 0;
-    peer->failed = peer->wrong = 0;
+    peer->failed = peer->wrong = peer->full = 0;
     peer->piece_ms =
         peer->piece_ms == 0 ? took_ms : (peer->piece_ms * (AVERAGE_OF - 1) + took_ms) / AVERAGE_OF;
     if (peer->most < UINT_MAX && ++peer->good >= GOOD_BEFORE_ONE_MORE) {
@@ -202,7 +209,7 @@ static void note_full(struct peer *peer, uint64_t now_ms, uint64_t retry_ms)
     peer->most = peer->open > 0 ? peer->open : 1;
     peer->good = 0;
     if (peer->open == 0)
-        peer->until_ms = now_ms + retry_pause_ms(retry_ms);
+        wait_for_room(peer, now_ms, retry_ms);
 }
 
 static void note_late(struct peers *peers, struct peer *peer, uint64_t began_ms, uint64_t now_ms)

@@ -64,6 +64,7 @@ struct peer {
     unsigned good;       /* pieces since `most` changed */
     unsigned failed;     /* in a row */
     unsigned wrong;      /* the same */
+    unsigned full;       /* times that it took no piece since it sent one */
 };
 
 struct peers {

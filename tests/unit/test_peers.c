@@ -164,6 +164,11 @@ TAP_TEST(a_full_peer_that_took_none_is_left_as_long_as_it_wants)
     check(!peers_are_gone(&peers, now + 7000, 7000));
     now += 7000;
     check_int(next(PEERS_NONE), 0);
+    peers_end(&peers, 0, now, now, PEER_FULL, 0);
+    check_int(next(PEERS_NONE), PEERS_NONE);
+    check_int(wait_ms, 2000); /* the second time in a row */
+    now += 2000;
+    check_int(next(PEERS_NONE), 0);
     peers_end(&peers, 0, now, now, PEER_FULL, 3600000);
     check_int(next(PEERS_NONE), PEERS_NONE);
     check_int(wait_ms, 30000);
