@@ -399,7 +399,7 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test check fault-test bench check-asan check-engines soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
+.PHONY: demo test check fault-test bench check-asan check-engines check-nodes soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -458,6 +458,12 @@ check-engines:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
 	@O=$(O) GMSFS_ENGINES=1 BATS_TEST_TIMEOUT=2400 BATS_TIMEOUT=7200 tests/run 80-engines
+
+# Nodes in network namespaces, with one source for all, and the faults of links.
+check-nodes:
+	@scripts/deps test
+	@$(MAKE) --no-print-directory -j$(shell nproc) tests
+	@O=$(O) GMSFS_NODES=1 tests/run 90-nodes
 
 check-asan:
 	@scripts/deps $(test_deps)
@@ -565,6 +571,7 @@ help:
 	  '                      GMS=1: instead, requests of GMS clients, very often (tests/soak)' \
 	  '  make fuzz           every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
 	  '                      FUZZ="NAME..." picks some, JOBS=N at a time' \
+	  '  make check-nodes    nodes in network namespaces that pull a store from each other' \
 	  '  make check-engines  real vLLM and SGLang engines, of the Pythons that GMSFS_TEST_PYTHON names, and releases' \
 	  '' 'On a GPU (device 0)' \
 	  '  make gpu-check      all tests on a real GPU, and tests that need hardware' \

@@ -118,6 +118,8 @@ machine_has() {
     x86_64) [[ $(uname -m) == x86_64 ]] ;;
     torch | transformers | safetensors) "${GMSFS_TEST_PYTHON:-python3}" -c "import $1" 2>/dev/null ;;
     engines) [[ -n ${GMSFS_ENGINES-} ]] ;; # `make check-engines` asks for them: each takes a minute to start
+    nodes) [[ -n ${GMSFS_NODES-} ]] ;; # `make check-nodes` asks for them
+    netem) unshare --net tc qdisc add dev lo root netem loss 1% 2>/dev/null ;; # in this kernel
     package-index) # pip's; a package of 2 MB shows that it answers
         timeout 60 python3 -m pip -q download --no-deps --dest "$T/pip" pip >/dev/null 2>&1
         ;;

@@ -1,0 +1,193 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs pull between nodes: network namespaces at one bridge, each with a mount and nginx. `make
+# check-nodes` runs this file alone.
+#
+# shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=nodes
+
+load helpers
+load image
+
+setup() {
+    common_setup
+    requires nodes root netns nginx ip jq
+    NS=() NODE=()
+}
+
+# ---- nodes ------------------------------------------------------------------------------------
+
+in_namespace() { # PID COMMAND...
+    nsenter --target "$1" --net -- "${@:2}"
+}
+
+in_node() { # NUMBER COMMAND...
+    in_namespace "${NS[$1]}" "${@:2}"
+}
+
+# has_namespace PID: it has left this one
+has_namespace() {
+    [[ $(readlink "/proc/$1/ns/net") != "$(readlink "/proc/$$/ns/net")" ]]
+}
+
+# spawn_namespace: sets SPAWNED to a process of it
+spawn_namespace() {
+    spawn unshare --net sleep infinity
+    wait_until 10 has_namespace "$SPAWNED"
+    in_namespace "$SPAWNED" ip link set lo up
+}
+
+# start_nodes COUNT: node N has the address 10.77.0.N+1 and the mount NODE[N]
+start_nodes() {
+    local n
+    spawn_namespace
+    SWITCH=$SPAWNED
+    in_namespace "$SWITCH" ip link add br0 type bridge
+    in_namespace "$SWITCH" ip link set br0 up
+    for ((n = 0; n < $1; n++)); do
+        spawn_namespace
+        NS[n]=$SPAWNED
+        in_namespace "$SWITCH" ip link add "v$n" type veth peer name eth0 netns "$SPAWNED"
+        in_namespace "$SWITCH" ip link set "v$n" master br0 up
+        in_node "$n" ip addr add "10.77.0.$((n + 1))/24" dev eth0
+        in_node "$n" ip link set eth0 up
+        start_mount size=160M
+        NODE[n]=$M
+    done
+}
+
+# serve NUMBER [LINES]: nginx on the mount of this node, with more lines of its server; sets SERVER
+serve() {
+    local dir=$T/nginx$1
+    mkdir -p "$dir"
+    cat >"$dir/conf" <<CONF
+user root; worker_processes 1; daemon off; pid $dir/pid; error_log $dir/errors;
+events { worker_connections 512; }
+http {
+    access_log $dir/log; sendfile on; sendfile_max_chunk 1m; limit_conn_zone \$server_port zone=all:1m;
+    server { listen 10.77.0.$(($1 + 1)):80; root ${NODE[$1]}; limit_conn_status 429; ${2-} }
+}
+CONF
+    spawn in_node "$1" nginx -p "$dir" -c "$dir/conf"
+    SERVER=$SPAWNED
+    wait_until 10 test -s "$dir/pid"
+}
+
+# url NUMBER: of the store `weights` there
+url() {
+    echo "http://10.77.0.$(($1 + 1))/weights/"
+}
+
+make_store() { # NODE BYTES
+    mkdir -p "${NODE[$1]}/weights"
+    "$GMSFS" run -w "${NODE[$1]}/weights" -- bash -c '
+        head -c "$1" /dev/urandom >"$GMSFS_STORE/allocations/a"' _ "$2"
+}
+
+# spawn_pull NODE FROM...: by numbers
+spawn_pull() {
+    local n urls=()
+    for n in "${@:2}"; do urls+=("$(url "$n")"); done
+    spawn in_node "$1" "$GMSFS" pull -q --threads "${THREADS:-8}" "${NODE[$1]}/weights" "${urls[@]}"
+}
+
+id_of() { # NODE
+    sed -n 's/^id //p' "${NODE[$1]}/weights/pieces"
+}
+
+# sent NODE: bytes that it has sent
+sent() {
+    in_node "$1" ip -json -stats link show eth0 | jq '.[0].stats64.tx.bytes'
+}
+
+# ---- many --------------------------------------------------------------------------------------
+
+@test "of sixteen nodes with one source, all get the store, and the source sends it four times at most" {
+    local n pids=() bytes=$((64 << 20)) before id
+    start_nodes 16
+    make_store 0 "$bytes"
+    id=$(id_of 0)
+    for ((n = 0; n < 16; n++)); do serve "$n" 'limit_conn all 4;'; done
+    before=$(sent 0)
+    for ((n = 1; n < 16; n++)); do
+        spawn_pull "$n" {0..15}
+        pids+=("$SPAWNED")
+    done
+    for n in "${pids[@]}"; do
+        wait_exit "$n" 60
+        assert_eq "$status" 0 "status: $(output_of "$n")"
+    done
+    for ((n = 1; n < 16; n++)); do
+        assert_eq "$(id_of "$n")" "$id" "the id on node $n"
+    done
+    n=$(($(sent 0) - before))
+    printf 'the source sent %s bytes, %s %% of the store\n' "$n" $((100 * n / bytes))
+    ((n <= 4 * bytes)) || fail "the source sent $n bytes of a store of $bytes"
+}
+
+# ---- faults ------------------------------------------------------------------------------------
+
+# pair: a store on nodes 0 and 1, which send slowly, and a node 2
+pair() {
+    start_nodes 3
+    make_store 0 $((64 << 20))
+    serve 0
+    SERVER0=$SERVER
+    spawn_pull 1 0
+    wait_exit "$SPAWNED" 30
+    assert_eq "$status" 0
+    ID=$(id_of 0)
+    assert_eq "$(id_of 1)" "$ID"
+    kill "$SERVER0"
+    wait_until 10 process_gone "$SERVER0"
+    : >"$T/nginx0/log"
+    serve 0 'limit_rate 8m;'
+    serve 1 'limit_rate 8m;'
+}
+
+# ends_well: the pull that was spawned
+ends_well() {
+    wait_exit "$SPAWNED" 60
+    assert_eq "$status" 0 "status: $(output_of "$SPAWNED")"
+    assert_eq "$(id_of 2)" "$ID" id
+}
+
+begun() { # NODE: it has sent a piece, as its log says afterwards
+    grep -q allocations "$T/nginx$1/log"
+}
+
+@test "a link that is lost in the middle" {
+    pair
+    THREADS=2
+    spawn_pull 2 0 1
+    wait_until 20 begun 0
+    in_namespace "$SWITCH" ip link set v0 down
+    ends_well
+}
+
+@test "a source that commits anew in the middle, with and without another one" {
+    pair
+    THREADS=1 # the writer gets its lock between two pieces
+    spawn_pull 2 0 1
+    wait_until 20 begun 0
+    make_store 0 $((64 << 20))
+    ends_well
+    rmdir "${NODE[2]}/weights"
+    : >"$T/nginx1/log"
+    spawn in_node 2 "$GMSFS" pull -q --threads 1 --timeout 8 "${NODE[2]}/weights" "$(url 1)"
+    wait_until 20 begun 1
+    make_store 1 $((64 << 20))
+    wait_exit "$SPAWNED" 60
+    assert_eq "$status" 1
+    assert_match "$(output_of "$SPAWNED")" 'no node sends the contents: .*it (has other|no longer has the) contents'
+}
+
+@test "one packet of a hundred lost, and 50 ms of delay" {
+    requires netem
+    pair
+    in_node 0 tc qdisc add dev eth0 root netem loss 1% delay 50ms
+    in_node 1 tc qdisc add dev eth0 root netem loss 1%
+    spawn_pull 2 0 1
+    ends_well
+}
