@@ -237,6 +237,32 @@ fails() {
     assert_match "$output" "this client's own certificate or key cannot be used"
 }
 
+# ---- mounts -----------------------------------------------------------------------------------
+
+@test "from mount to mount; two pulls of one store are one, and what is there is not pulled" {
+    local id first second
+    fill_store weights
+    id=$(sed -n 's/^id //p' "$M/weights/pieces")
+    ln -s "$M" "$T/www/mount"
+    start_mount size=64M,granularity=64k
+    spawn "$GMSFS" pull "$M/other" "$WEB/slow=20/mount/weights"
+    first=$SPAWNED
+    wait_until 10 grep -q 'allocations' "$WEB_LOG"
+    spawn "$GMSFS" pull "$M/other" "$WEB/slow=20/mount/weights"
+    second=$SPAWNED
+    wait_exit "$first" 20
+    assert_match "$(output_of "$first")" 'committed .*: 4 allocations and 7 entries'
+    wait_exit "$second" 20
+    assert_eq "$status" 0
+    assert_match "$(output_of "$second")" "other has the contents $id already"
+    assert_eq "$(sed -n 's/^id //p' "$M/other/pieces")" "$id" id
+    assert_eq "$(count_requests "by-id/$id/allocations/")" 4 'requests of pieces'
+    : >"$WEB_LOG"
+    cli pull --id "$id" "$M/other" http://127.0.0.1:1/x
+    assert_match "$output" 'has the contents .* already'
+    assert_eq "$(jq -r .generation "$M/other/info")" 1 generation
+}
+
 # ---- ends -------------------------------------------------------------------------------------
 
 @test "a pull that is interrupted or killed leaves no bytes" {

@@ -8,7 +8,7 @@
 #define FIRST_PAUSE_MS       250u
 #define LEAST_RETRY_MS       1000u
 #define MEDIANS              8u
-#define MOST_FULL_DOUBLINGS  2u
+#define MOST_FULL_DOUBLINGS  3u
 #define MOST_DOUBLINGS       5u
 #define GOOD_BEFORE_ONE_MORE 16u /* pieces until a full peer is asked for one more at a time */
 #define AVERAGE_OF           4u
