@@ -411,13 +411,13 @@ demo:
 UNITS_NAMED := $(filter $(UNIT_TESTS),$(TESTS))
 BATS_NAMED  := $(filter-out $(UNIT_TESTS),$(TESTS))
 test_goals = $(if $(TESTS),$(UNITS_NAMED:%=$1/tests/unit/%) $(if $(BATS_NAMED),bats-needs) \
-	$(if $(findstring bench,$(BATS_NAMED)),benches),tests)
+	$(if $(findstring bench,$(BATS_NAMED)),benches),$(if $2,bats-needs units,tests))
 test_deps := $(if $(TESTS),--no-install $(if $(BATS_NAMED),test,build),test)
 
 # The quick set; tests are slow, and left out here, by tags in their files (tests/run --help).
 test:
 	@scripts/deps $(test_deps)
-	@$(MAKE) --no-print-directory -j$(shell nproc) $(call test_goals,$(O))
+	@$(MAKE) --no-print-directory -j$(shell nproc) $(call test_goals,$(O),$(if $(FILTER),,quick))
 	@O=$(O) tests/run $(if $(TESTS)$(FILTER),,--quick) $${FILTER:+--filter "$$FILTER"} $(TESTS)
 
 # All tests; ONLY=slow: the tests that `make test` leaves out.
@@ -468,7 +468,7 @@ check-nodes:
 check-asan:
 	@scripts/deps $(test_deps)
 	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(O)/asan SANITIZE=address,undefined \
-		CFLAGS='-O1 -g' $(call test_goals,$(O)/asan)
+		CFLAGS='-O1 -g1' $(call test_goals,$(O)/asan,$(filter quick,$(ONLY)))
 	@O=$(O)/asan SANITIZE=address,undefined tests/run $(ONLY:%=--%) $${FILTER:+--filter "$$FILTER"} $(TESTS)
 
 # Random clients, killed at random, on STORES stores over MOUNTS mounts. Without SEED one is drawn, and
