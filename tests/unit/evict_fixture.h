@@ -78,22 +78,20 @@ __attribute__((unused)) static void commit(struct client *client)
     require(in_step(service_apply_record(service, &record, NULL)) == 0);
 }
 
-/* Uses them one after the other, with time between, which sets the order of their last uses. */
-__attribute__((unused)) static void fill_device(void)
+/* Makes a store of one allocation, and lets time pass: the order of last uses is that of the calls.
+ */
+__attribute__((unused)) static void fill(const char *name)
 {
-    for (size_t i = 0; i < STORES; i++) {
-        struct client client;
+    struct client client;
 
-        make_store(names[i]);
-        open_ctl_of(&client, names[i], 10 + i);
-        acquire(&client, LOCK_WISH_RW, 0);
-        alloc(&client, STORE_BYTES, false);
-        require(client.answers == 1 && client.error == 0);
-        commit(&client);
-        close_file(client.ctl);
-        fixture_now_ms += 10;
-    }
-    require(vmm_get_free(vmm) == 0);
+    make_store(name);
+    open_ctl_of(&client, name, 10);
+    acquire(&client, LOCK_WISH_RW, 0);
+    alloc(&client, STORE_BYTES, true);
+    require(client.answers == 1 && client.error == 0);
+    commit(&client);
+    close_file(client.ctl);
+    fixture_now_ms += 10;
 }
 
 __attribute__((unused)) static void start(void)
@@ -101,7 +99,9 @@ __attribute__((unused)) static void start(void)
     fixture_host_bytes = FIXTURE_BYTES;
     service_start();
     defers = true;
-    fill_device();
+    for (size_t i = 0; i < STORES; i++)
+        fill(names[i]);
+    require(vmm_get_free(vmm) == 0);
 }
 
 __attribute__((unused)) static void end(void)

@@ -1,51 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The decisions of the service: planners name the next deed, and change nothing. */
-#include "service_fixture.h"
+#include "evict_fixture.h"
 
 #include "service/account.h"
 #include "service/evict_table.h"
 #include "service/move_op.h"
-#include "service/plan.h"
 
-#define STORE_BYTES (FIXTURE_BYTES / 4)
-
-static const char *const names[] = {"a", "b", "c", "d"};
-
-#define STORES (sizeof names / sizeof names[0])
-
-static const struct core_store *store_of(const char *name)
-{
-    return core_find_store_name(service_get_core(service), name);
-}
-
-static void settle(void)
-{
-    settle_step();
-    run_jobs();
-}
-
-static void make_store(const char *name)
-{
-    struct record record = {.type = RECORD_STORE_CREATE,
-                            .name = name,
-                            .name_bytes = strlen(name),
-                            .mode = 0755,
-                            .bytes16 = {(uint8_t)name[0], 1}};
-
-    require(in_step(service_apply_record(service, &record, NULL)) == 0);
-}
-
-static void open_ctl_of(struct client *client, const char *name, uint64_t pid)
-{
-    struct service_open open = {
-        .store = store_of(name)->id, .kind = CORE_KIND_CTL, .read = true, .write = true};
-
-    *client = new_client(pid, 0);
-    require(in_step(service_open(service, &open, &client->caller, &client->request)) == 0);
-    client->answers = 0;
-}
-
-static void alloc(struct client *client, uint64_t bytes)
+/* The job does not run yet. */
+static void begin_alloc(struct client *client, uint64_t bytes)
 {
     struct service_actor by = {.file = client->ctl};
     struct service_alloc wanted = {
@@ -53,39 +15,6 @@ static void alloc(struct client *client, uint64_t bytes)
 
     client->answers = 0;
     require(service_alloc(service, &by, &wanted, &client->request) == 0);
-}
-
-static void fill(const char *name)
-{
-    struct client client;
-    struct record record = {.type = RECORD_COMMIT};
-
-    make_store(name);
-    open_ctl_of(&client, name, 10);
-    acquire(&client, LOCK_WISH_RW, 0);
-    alloc(&client, STORE_BYTES);
-    settle();
-    record.session = core_find_file(service_get_core(service), client.ctl)->session;
-    require(in_step(service_apply_record(service, &record, NULL)) == 0);
-    close_file(client.ctl);
-    fixture_now_ms += 10;
-}
-
-static void start(void)
-{
-    fixture_host_bytes = FIXTURE_BYTES;
-    service_start();
-    defers = true;
-    for (size_t i = 0; i < STORES; i++)
-        fill(names[i]);
-    require(vmm_get_free(vmm) == 0 && !queued_jobs);
-}
-
-static void end(void)
-{
-    settle();
-    service_end();
-    fixture_host_bytes = 0;
 }
 
 /* ---- that nothing changes ------------------------------------------------------------------- */
@@ -220,7 +149,7 @@ TAP_TEST(room_is_made_for_the_first_alloc_that_waits_once)
     check(!plan_alloc(service, &plan, &deed));
     open_ctl_of(&writer, "weights", 1);
     acquire(&writer, LOCK_WISH_RW, 0);
-    alloc(&writer, STORE_BYTES);
+    begin_alloc(&writer, STORE_BYTES);
     settle();
     require(writer.answers == 0);
     look();
