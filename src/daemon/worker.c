@@ -167,7 +167,8 @@ static const char *get_unshared_reason(const struct worker *worker)
     if (worker->setup->options->vmm.hugepage_bytes)
         return "huge pages cannot be shared: mount without hugepages=";
     if (!vmm_tells_holders(worker->vmm))
-        return "the kernel does not tell which processes map memory: set sysctl fs.leases-enable=1, "
+        return "the kernel does not tell which processes map memory: set sysctl "
+               "fs.leases-enable=1, "
                "and mount anew";
     if (!worker->keeper_backs)
         return "the daemon lacks CAP_SYS_ADMIN: root has to mount";

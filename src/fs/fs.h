@@ -239,13 +239,13 @@ struct fs_options {
     int fuse_fd;            /* mounted already; becomes the session's */
     const char *mountpoint; /* for messages */
     bool allow_other;
-    bool debug;           /* libfuse's debug output */
-    uint32_t owner_uid;   /* of the top of the tree: the mounting user */
-    uint64_t wait_max_ms; /* the kernel's bound on unanswered requests; UINT64_MAX: none */
-    const char *version;  /* of gmsfs, for `device` */
-    int64_t keeper_pid;   /* for `device` too */
-    bool resumes;         /* another process served before: fs_resume follows */
-    bool evicts;          /* for `device`: the service evicts stores */
+    bool debug;                  /* libfuse's debug output */
+    uint32_t owner_uid;          /* of the top of the tree: the mounting user */
+    uint64_t wait_max_ms;        /* the kernel's bound on unanswered requests; UINT64_MAX: none */
+    const char *version;         /* of gmsfs, for `device` */
+    int64_t keeper_pid;          /* for `device` too */
+    bool resumes;                /* another process served before: fs_resume follows */
+    bool evicts;                 /* for `device`: the service evicts stores */
     const char *unshared_reason; /* why no file of memory is registered with the kernel; NULL: they
                                     are, if the kernel takes them */
     uint64_t min_stay_ms; /* for `device`: the shortest stay of a store before it is evicted */

@@ -52,8 +52,8 @@ enum fs_part {
     FS_PART_WHOLE
 };
 
-/* Returns why processes that map files of immutable layouts do not share the memory of stores; NULL:
- * they do. */
+/* Returns why processes that map files of immutable layouts do not share the memory of stores;
+ * NULL: they do. */
 const char *fs_mapped_get_obstacle(const struct fs *fs);
 /* Returns true if the allocation's memory has to be registered (service_map) before a reader opens
  * all of it. */
