@@ -370,7 +370,6 @@ static void serve(struct connection *connection, struct fds_received *received)
 static void refuse_unread(struct connection *connection)
 {
     char byte;
-
     if (recv(connection->watch.fd, &byte, sizeof byte, MSG_DONTWAIT) >= 0)
         fds_send_answer(connection, -EIO, 0);
     drop(connection);

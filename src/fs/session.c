@@ -127,8 +127,8 @@ static void make_pages_ahead(struct fs *fs)
     fs->grows = 0;
 }
 
-/* Serves the request in fs->served. */
-static void serve_request(struct fs *fs)
+/* Serves the request in fs->served. Returns when it began. */
+static uint64_t serve_request(struct fs *fs)
 {
     const struct fuse_in_header *head = fs->served.mem;
     size_t size = fs->served.size;
@@ -156,14 +156,16 @@ static void serve_request(struct fs *fs)
     fs->admitted = (struct service_admitted){0};
     fs->served_until_us = fs_count_request(fs, opcode, began_us);
     fs->served_began_us = 0;
+    return began_us;
 }
 
-static void serve_buffer(struct fs *fs)
+static uint64_t serve_buffer(struct fs *fs)
 {
     fs->served = fs->buffer;
     fs->served_can_be_kept = true;
-    serve_request(fs);
+    uint64_t began_us = serve_request(fs);
     fs->buffer.mem = fs->served.mem;
+    return began_us;
 }
 
 /* Serves an INTERRUPT, made again from its number and its request's. */
@@ -265,13 +267,15 @@ static void serve_in_turns(struct fs *fs)
 static void serve_one_client(struct fs *fs)
 {
     unsigned most = fs->is_busy ? FS_BUSY_LOOK - fs->since_look : 1, served = 0;
-    uint64_t until_us = clock_now_us() + FS_TURN_US;
+    uint64_t until_us = 0;
     if (!fs->is_busy && fs->since_look == 0)
         most = 2;
     while (served < most && !fs->over && receive(fs)) {
         fs->since_look++;
         served++;
-        serve_buffer(fs);
+        uint64_t began_us = serve_buffer(fs);
+        if (served == 1)
+            until_us = began_us + FS_TURN_US;
         if (fs->served_until_us >= until_us)
             break;
     }
