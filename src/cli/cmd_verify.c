@@ -410,6 +410,14 @@ static int verify_compare(struct verify *verify)
     return status == CLI_OK ? verify_print_result(verify, cli_now_ms() - start_ms) : status;
 }
 
+/* Returns true if the store keeps files: what `files` shows is not made of its tensors. */
+static bool verify_keeps_files(const char *store, const char *files)
+{
+    json_auto_t *info = access(files, F_OK) == 0 ? store_info_json(store) : NULL;
+
+    return info && !json_is_string(json_object_get(info, "made_file"));
+}
+
 /* Opens what the store is compared with, before the lock is taken. */
 static int verify_open(struct verify *verify)
 {
@@ -420,7 +428,7 @@ static int verify_open(struct verify *verify)
     verify->source = source_open();
     if (!kept || !verify->source)
         return cli_out_of_memory();
-    verify->has_files = access(kept, F_OK) == 0;
+    verify->has_files = verify_keeps_files(verify->store, kept);
     error = verify->has_files ? files_open(verify->source, verify->files, verify->file_count,
                                            &verify->model, &failure)
                               : model_open(verify->source, verify->files, verify->file_count,

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-static void reply_read(struct fs_request *request, const struct service_answer *answer)
+void fs_reply_read(struct fs_request *request, const struct service_answer *answer)
 {
     struct iovec parts[] = {{(void *)(uintptr_t)answer->data, answer->bytes},
                             {(void *)(uintptr_t)answer->rest, answer->rest_bytes}};
@@ -17,7 +17,7 @@ static void reply_read(struct fs_request *request, const struct service_answer *
 
 static void read_allocation(fuse_req_t req, uint64_t fh, size_t size, uint64_t offset)
 {
-    struct fs_request *request = fs_request_new(req, reply_read, 0);
+    struct fs_request *request = fs_request_new(req, fs_reply_read, 0);
     if (request)
         fs_request_submitted(
             request, service_read(fs_of(req)->service, fh, size, offset, &request->service));
@@ -76,6 +76,7 @@ static bool may_read_pages(const struct core *core, uint64_t id, uint64_t fh)
     switch (node_get_kind(id)) {
     case NODE_ALLOCATION:
     case NODE_FILE:
+    case NODE_MADE:
         return may_have_pages(core, fh);
     case NODE_REGION:
         return !is_held_allocation(core, fh);
@@ -99,6 +100,9 @@ void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
         break;
     case NODE_FILE:
         read_file(req, id, info->fh, size, (uint64_t)offset);
+        break;
+    case NODE_MADE:
+        fs_made_read(req, id, info->fh, size, (uint64_t)offset);
         break;
     case NODE_REGION:
         if (is_held_allocation(fs_of(req)->core, info->fh))

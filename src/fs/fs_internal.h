@@ -74,6 +74,8 @@ struct fs_handle {
     bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
     struct fs_kept_handle *kept; /* NULL: none of it outlives the worker */
     struct fs_mapped *mapped;    /* NULL: it is open directly */
+    struct made_file *made;      /* of NODE_MADE, from the first read on */
+    uint64_t made_bytes;         /* counted for it */
     struct fuse_pollhandle *poll;
     struct fs_handle *poll_next, **poll_link; /* list of handles with a poll */
 };
@@ -437,6 +439,11 @@ int fs_note_gathered(struct fs *fs, struct fs_handle *handle, enum fs_gathered_c
 bool fs_has_lost_bytes(struct fs *fs, uint64_t fh);
 /* Returns -EIO once if bytes of the file were lost with a worker. */
 int fs_take_loss(struct fs *fs, uint64_t fh);
+
+/* file.c: answers with the bytes of a read */
+void fs_reply_read(struct fs_request *request, const struct service_answer *answer);
+/* made.c: reads the file of a store's tensors */
+void fs_made_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset);
 
 /* pseudo.c */
 void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset,

@@ -52,6 +52,8 @@ void fs_handle_free(struct fs *fs, struct fs_handle *handle)
     fs_handle_unkeep(handle);
     fs_gather_free(fs, handle, &handle->gathered);
     service_give(fs->service, SERVICE_BOUND_NOTES, handle->uid, handle->noted_bytes);
+    service_give(fs->service, SERVICE_BOUND_TEXTS, handle->uid, handle->made_bytes);
+    made_file_free(handle->made);
     free(handle);
 }
 

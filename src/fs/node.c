@@ -60,6 +60,7 @@ static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_PIECES] = {"pieces", NODE_STORE, S_IFREG, CORE_KIND_ALLOCATION, false},
     [NODE_BY_ID] = {"by-id", NODE_STORE, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_CONTENTS] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_MADE] = {MADE_FILE_NAME, NODE_FILES, S_IFREG, CORE_KIND_ALLOCATION, false},
 };
 
 _Static_assert(NODE_KIND_COUNT <= BY_ID_BIT, "the bit is no kind's");
@@ -122,9 +123,23 @@ static int find_region(const struct core *core, uint64_t serial, struct node *no
     return 0;
 }
 
+bool node_has_made(const struct core *core, const struct core_store *store)
+{
+    return store->made.size_bytes > 0 && core_get_layout(core, store) == store->fixed;
+}
+
 bool node_has_files(const struct core *core, const struct core_store *store)
 {
-    return file_tree_first(core_get_layout(core, store), NULL, 0) != NULL;
+    return node_has_made(core, store) ||
+           file_tree_first(core_get_layout(core, store), NULL, 0) != NULL;
+}
+
+/* Returns true if the store, as it is now, has this fixed name. */
+static bool has_fixed(const struct core *core, const struct core_store *store, enum node_kind kind)
+{
+    if (kind == NODE_FILES)
+        return node_has_files(core, store);
+    return kind != NODE_MADE || node_has_made(core, store);
 }
 
 int node_get_file(const struct core *core, const struct node *node, struct file_tree_file *file)
@@ -195,7 +210,8 @@ static int find_by_id(const struct core *core, uint64_t serial, struct node *nod
             return -ENOENT;
         return node->kind == NODE_FILE ? node_get_file(core, node, &file) : check_depth(node);
     case NODE_FILES:
-        return node_has_files(core, node->store) ? 0 : -ENOENT;
+    case NODE_MADE:
+        return has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;
     default:
         return node->kind == NODE_CONTENTS || is_by_id(node->kind) ? 0 : -ENOENT;
     }
@@ -224,10 +240,9 @@ int node_find(const struct core *core, uint64_t id, struct node *node)
     if (node->kind == NODE_FILES_DIRECTORY || node->kind == NODE_FILE)
         return find_file(core, serial, node);
     node->store = core_find_store(core, serial);
-    if (!node->store || node->kind == NODE_CONTENTS ||
-        (node->kind == NODE_FILES && !node_has_files(core, node->store)))
+    if (!node->store || node->kind == NODE_CONTENTS)
         return -ENOENT;
-    return 0;
+    return has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;
 }
 
 static enum node_kind find_fixed(enum node_kind parent, const char *name)
@@ -339,6 +354,15 @@ struct node node_get_parent(const struct core *core, const struct node *director
     return parent;
 }
 
+static int lookup_fixed(const struct core *core, const struct node *directory, const char *name,
+                        struct node *node)
+{
+    *node = (struct node){.kind = find_fixed(directory->kind, name),
+                          .store = directory->store,
+                          .contents = directory->contents};
+    return node->kind != NODE_NONE && has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;
+}
+
 static int lookup_file(const struct core *core, const struct node *directory, const char *name,
                        struct node *node)
 {
@@ -346,19 +370,12 @@ static int lookup_file(const struct core *core, const struct node *directory, co
     struct file_tree_child child;
     size_t bytes;
     const char *path = node_get_path(directory, &bytes);
+    if (lookup_fixed(core, directory, name, node) == 0)
+        return 0;
     if (!file_tree_find(layout, path, bytes, name, &child))
         return -ENOENT;
     *node = node_make_child(directory, &child);
     core_hint_serial(core, child.entry->serial, directory->store->id);
-    return 0;
-}
-
-static int lookup_in_store(const struct core *core, const struct core_store *store,
-                           const char *name, struct node *node)
-{
-    *node = (struct node){.kind = find_fixed(NODE_STORE, name), .store = store};
-    if (node->kind == NODE_NONE || (node->kind == NODE_FILES && !node_has_files(core, store)))
-        return -ENOENT;
     return 0;
 }
 
@@ -375,8 +392,9 @@ static int lookup_id(const struct core_store *store, const char *name, struct no
 static int lookup_in_contents(const struct core *core, const struct node *directory,
                               const char *name, struct node *node)
 {
-    int error = lookup_in_store(core, directory->store, name, node);
-    node->contents = directory->contents;
+    struct node store = {
+        .kind = NODE_STORE, .store = directory->store, .contents = directory->contents};
+    int error = lookup_fixed(core, &store, name, node);
     return error || is_by_id(node->kind) ? error : -ENOENT;
 }
 
@@ -408,7 +426,7 @@ int node_lookup(const struct core *core, const struct node_top *top, uint64_t pa
     case NODE_ROOT:
         return lookup_top(core, top, name, node);
     case NODE_STORE:
-        return lookup_in_store(core, directory.store, name, node);
+        return lookup_fixed(core, &directory, name, node);
     case NODE_BY_ID:
         return lookup_id(directory.store, name, node);
     case NODE_CONTENTS:
@@ -452,7 +470,7 @@ static mode_t get_mode(const struct node *node)
     if (traits->type == S_IFDIR)
         return S_IFDIR | base;
     mode_t mask = 0;
-    if (node->kind == NODE_FILE || node->kind == NODE_PIECES)
+    if (node->kind == NODE_FILE || node->kind == NODE_PIECES || node->kind == NODE_MADE)
         return S_IFREG | (base & MODE_OF_FILE);
     if (service_get_directions(traits->file) & SERVICE_READ)
         mask |= 0444u;
@@ -509,13 +527,18 @@ static void set_time(struct timespec *time, int64_t ns)
     time->tv_nsec = (long)part;
 }
 
+static void set_size(struct stat *stat, uint64_t bytes)
+{
+    stat->st_size = (off_t)bytes;
+    stat->st_blocks = (blkcnt_t)((bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
+}
+
 static void stat_file(const struct core *core, const struct node *node, struct stat *stat)
 {
     struct file_tree_file file;
     if (node_get_file(core, node, &file) != 0)
         return;
-    stat->st_size = (off_t)file.size_bytes;
-    stat->st_blocks = (blkcnt_t)((file.size_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
+    set_size(stat, file.size_bytes);
     if (file.mtime_ns != FILE_ENTRY_NO_TIME)
         set_time(&stat->st_mtim, file.mtime_ns);
 }
@@ -559,11 +582,12 @@ void node_stat(const struct core *core, const struct node_top *top, const struct
     set_kept_times(core, node, stat);
     if (node->kind == NODE_FILE) {
         stat_file(core, node, stat);
+    } else if (node->kind == NODE_MADE) {
+        set_size(stat, node->store->made.size_bytes);
     } else if (node->allocation) {
         stat->st_size = (off_t)node->allocation->size_bytes;
         stat->st_blocks = (blkcnt_t)(node->allocation->aligned_bytes / BLOCK_BYTES);
     } else if (node->kind == NODE_ENTRY) {
-        stat->st_size = (off_t)node->entry->value_bytes;
-        stat->st_blocks = (blkcnt_t)((node->entry->value_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
+        set_size(stat, node->entry->value_bytes);
     }
 }

@@ -46,6 +46,8 @@ static struct service_open describe(const struct core *core, const struct node *
         describe_file(core, node, &open);
     else if (node->kind == NODE_PIECES)
         describe_pieces(core, node, &open);
+    else if (node->kind == NODE_MADE) /* any allocation: the lock of its reader is the store's */
+        open.serial = layout_at_rank(node->store->fixed, 0)->serial;
     else if (node->allocation)
         open.serial = node->allocation->serial;
     else if (node->entry)
@@ -86,7 +88,8 @@ void fs_on_unwanted(struct fs *fs, uint64_t fh)
 static bool reads_bytes(uint64_t id, int flags)
 {
     enum node_kind kind = node_get_kind(id);
-    return (kind == NODE_ALLOCATION || kind == NODE_FILE || kind == NODE_PIECES) &&
+    return (kind == NODE_ALLOCATION || kind == NODE_FILE || kind == NODE_PIECES ||
+            kind == NODE_MADE) &&
            (flags & (O_ACCMODE | O_TRUNC)) == O_RDONLY;
 }
 
@@ -114,6 +117,9 @@ static int find_part(const struct fs_request *request, uint64_t file, enum fs_pa
         return 0;
     if (!opened || node_find(core, request->node, &node))
         return -ESTALE;
+    const struct core_session *session = core_find_session(core, opened->session);
+    if (node.kind == NODE_MADE && (!session || session->mode != LOCK_MODE_RO))
+        return -EAGAIN; /* the caller's own writer may change the tensors */
     struct service_open now = describe(core, &node, request->info.flags);
     if (now.kind != opened->kind || now.serial != opened->serial)
         return -ESTALE;
@@ -156,7 +162,7 @@ static void reply_opened(struct fs_request *request, const struct service_answer
         fs_reply_error(request->req, error);
         return;
     }
-    if (kind != NODE_ALLOCATION && kind != NODE_ENTRY && kind != NODE_FILE)
+    if (kind != NODE_ALLOCATION && kind != NODE_ENTRY && kind != NODE_FILE && kind != NODE_MADE)
         fs_size_opened(fs, request->node, answer->file, (uint32_t)fuse_req_ctx(request->req)->pid);
     fs->answered_file = answer->file;
     fuse_reply_open(request->req, &request->info);
@@ -192,7 +198,9 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     int error = node_find(fs->core, id, &node);
     if (!error && (info->flags & O_ACCMODE) == O_ACCMODE)
         error = -EINVAL; /* open(2) grants neither direction for this */
-    if (!error && (node.kind == NODE_FILE || node.kind == NODE_PIECES || node.contents) &&
+    if (!error &&
+        (node.kind == NODE_FILE || node.kind == NODE_PIECES || node.kind == NODE_MADE ||
+         node.contents) &&
         (info->flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
         error = -EACCES;
     if (error) {

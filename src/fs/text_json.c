@@ -6,7 +6,10 @@
 #include "gmsfs_abi.h"
 #include "service/move.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#define MADE_REASON_BYTES 512u /* a key and the reason */
 
 static const char *or_null(const char *text)
 {
@@ -301,6 +304,20 @@ static void add_immutable(struct json_text *json, const struct fs *fs,
     json_text_string(json, "mappable_reason", immutable ? why : NULL);
 }
 
+/* The file of the tensors that `files` shows, or the reason why there is none. */
+static void add_made(struct json_text *json, const struct fs *fs, const struct core_store *store)
+{
+    const struct made_file_facts *made = &store->made;
+    const struct layout_entry *culprit =
+        made->culprit ? layout_find_entry_serial(store->fixed, made->culprit) : NULL;
+    char why[MADE_REASON_BYTES];
+    bool is_there = node_has_made(fs->core, store);
+    snprintf(why, sizeof why, "%s%.*s%s%s", culprit ? "'" : "", culprit ? culprit->key_bytes : 0,
+             culprit ? culprit->key : "", culprit ? "': " : "", made->why ? made->why : "");
+    json_text_string(json, "made_file", is_there ? MADE_FILE_NAME : NULL);
+    json_text_string(json, "made_file_reason", made->why ? why : NULL);
+}
+
 static void add_layout(struct json_text *json, const struct fs *fs, const struct core_store *store)
 {
     static const uint8_t none[16];
@@ -316,6 +333,7 @@ static void add_layout(struct json_text *json, const struct fs *fs, const struct
             store->contents && core_is_settled(store) ? store->contents_id : NULL);
     json_text_number(json, "generation", store->generation);
     add_immutable(json, fs, store);
+    add_made(json, fs, store);
     add_hex(json, "group", has_group ? store->group : NULL);
 }
 

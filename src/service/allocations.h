@@ -86,6 +86,21 @@ int service_forget_times(struct service *s, uint64_t session, uint64_t serial);
 /* Reads into answer.data/bytes, then answer.rest; short at the end, and beyond a megabyte. */
 int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
                  struct service_request *request);
+/* Bytes of an allocation of the store that the file is of. */
+struct service_part {
+    uint64_t serial;
+    uint64_t offset;
+    size_t bytes;
+    bool later; /* the answer comes after this call: the caller has had many at once */
+};
+
+/* Reads such bytes of a committed allocation, up to the end of its memory, through an open
+ * allocation that a reader holds. Else as service_read. */
+int service_read_part(struct service *s, uint64_t file, const struct service_part *part,
+                      struct service_request *request);
+/* Makes the file of the tensors of the store (tensor/made_file.h) that such an open allocation is
+ * of. -EAGAIN: a writer holds it; -ESTALE, -EINVAL: there is no such file; -ENOMEM */
+int service_make_file(struct service *s, uint64_t file, struct service_request *request);
 /* Bytes of a write that service_admit_write has admitted, and the user that they count for. */
 struct service_admitted {
     uint64_t bytes;

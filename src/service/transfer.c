@@ -124,7 +124,7 @@ static int read_now(struct service *s, const struct piece *piece, const struct v
 }
 
 static int start_read(struct service *s, const struct core_file *opened,
-                      const struct layout_allocation *allocation, struct vmm_span *span,
+                      const struct layout_allocation *allocation, struct vmm_span *span, bool later,
                       struct service_request *request)
 {
     struct piece *piece = idvec_find(&s->pieces.all, allocation->memory);
@@ -134,12 +134,10 @@ static int start_read(struct service *s, const struct core_file *opened,
     /* A writer sees the writes of its engine at once; committed bytes do not change. */
     if (core_find_session(s->core, session)->mode == LOCK_MODE_RO)
         span->reader = opened->id;
-    span->end = allocation->size_bytes;
     int error = service_begin_use(s, session);
     if (error)
         return error;
-    error = read_now(s, piece, span, session, request);
-    if (error) {
+    if (later || read_now(s, piece, span, session, request)) {
         struct service_transfer wanted = {.piece = piece,
                                           .session = session,
                                           .store = opened->store,
@@ -188,7 +186,43 @@ int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset
     }
     span.offset += offset;
     span.bytes = bytes < span.bytes - offset ? bytes : span.bytes - offset;
-    error = start_read(s, opened, allocation, &span, request);
+    span.end = allocation->size_bytes;
+    error = start_read(s, opened, allocation, &span, false, request);
+    if (error)
+        service_answer(request, error, NULL);
+    return 0;
+}
+
+/* Finds another allocation of the store that an open allocation is of. */
+static int find_part(struct service *s, uint64_t file, uint64_t serial,
+                     const struct core_file **opened, const struct layout_allocation **allocation)
+{
+    const struct core_store *store = NULL;
+    int error = service_find_open_allocation(s, file, opened, allocation, &store);
+    if (!error && !((*opened)->flags & CORE_OPEN_READ))
+        error = -EBADF;
+    if (error)
+        return error;
+    *allocation = core_find_allocation(s->core, serial, &store);
+    if (!*allocation || store->id != (*opened)->store)
+        return -ESTALE;
+    return (*allocation)->memory == LAYOUT_NO_MEMORY ? -EIO : 0;
+}
+
+int service_read_part(struct service *s, uint64_t file, const struct service_part *part,
+                      struct service_request *request)
+{
+    struct vmm_span span = {.offset = part->offset, .bytes = part->bytes};
+    const struct layout_allocation *allocation;
+    const struct core_file *opened;
+    int error = find_part(s, file, part->serial, &opened, &allocation);
+    if (!error && (part->bytes == 0 || part->offset > allocation->aligned_bytes ||
+                   part->bytes > allocation->aligned_bytes - part->offset))
+        error = -EINVAL;
+    if (!error) {
+        span.end = allocation->aligned_bytes;
+        error = start_read(s, opened, allocation, &span, part->later, request);
+    }
     if (error)
         service_answer(request, error, NULL);
     return 0;

@@ -1,0 +1,244 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# files/model.safetensors of a store that keeps no files of its own: made of its tensors when it is read.
+#
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+load gmsctl
+
+start() { # [OPTIONS]
+    start_mount "${1:-size=64M}"
+    W=$M/weights
+    F=$W/files/model.safetensors
+}
+
+make_model() { # SIZE: sets MODEL
+    requires python3 || return 1
+    MODEL=$("$ROOT/scripts/make-model" --out "$T/model" --size "$1" --shards 2 --seed 0 | tail -n 1)
+}
+
+# put_tensor NAME ALLOCATION OFFSET VALUE: an entry; the caller has the writer's lock.
+put_tensor() {
+    local name=$W/metadata/$1
+    printf %s "$4" >"$name"
+    [[ $2 != - ]] || return 0
+    setfattr -n user.gmsfs.allocation -v "$2" "$name"
+    setfattr -n user.gmsfs.offset -v "$3" "$name"
+}
+
+# same_as_saved: the file is the one that `gmsfs save` writes, and as long as it is said to be.
+same_as_saved() {
+    cli save -q "$W" "$T/saved.safetensors"
+    cmp "$F" "$T/saved.safetensors" || fail 'not the saved bytes'
+    assert_eq "$(stat -c %s "$F")" "$(stat -c %s "$T/saved.safetensors")" size
+}
+
+reason() {
+    info_of weights '.made_file // .made_file_reason'
+}
+
+# bats test_tags=quick
+@test "a store of tensors shows the file that gmsfs save writes" {
+    requires python3
+    start
+    make_model 4M
+    cli load -q "$W" "$MODEL"
+    assert_eq "$(names "$W/files")" model.safetensors
+    assert_eq "$(stat -c '%a %F' "$F")" '444 regular file'
+    assert_eq "$(reason)" model.safetensors info
+    same_as_saved
+    cp "$F" "$T/copy"
+    cmp "$T/copy" "$T/saved.safetensors"
+    cli verify "$W" "$F"
+    mkdir "$M/again"
+    cli load -q "$M/again" "$F"
+    assert_eq "$("$GMSFS" sum "$M/again")" "$("$GMSFS" sum "$W")" sums
+    assert_state weights COMMITTED
+}
+
+# bats test_tags=quick
+@test "an open file of tensors holds the reader's lock, and cannot be changed" {
+    requires python3
+    start
+    make_model 1M
+    cli load -q "$W" "$MODEL"
+    hold open "$F" r read 100
+    assert_state weights RO
+    expect EAGAIN open "$W/lock" rwn
+    let_go "$HOLDER"
+    hold open "$W/lock" rw
+    expect EAGAIN open "$F" r
+    let_go "$HOLDER"
+    wait_until 5 assert_state weights COMMITTED
+    expect EACCES open "$F" rw
+    expect EACCES open "$F" w
+    run ! rm "$F"
+    run ! truncate -s 0 "$F"
+    run ! mv "$F" "$W/files/other"
+    run_logged "$GMSFS" run -w "$W" -- cat "$F" # the tensors may change under it
+    assert_match "$output" 'Resource temporarily unavailable'
+    same_as_saved
+}
+
+# Tensors of all kinds of places: several allocations, gaps, bytes in common, none, up to the end of an
+# allocation; more in one read than the daemon reads at once.
+commit_odd() { # SMALL: number of small allocations
+    python3 - "$W" "$1" <<'EOF'
+import os, random, sys
+store = sys.argv[1]
+random.seed(5)
+lock = os.open(store + "/lock", os.O_RDWR)
+def allocation(name, size):
+    open(f"{store}/allocations/{name}", "wb").write(random.randbytes(size))
+def tensor(name, where, offset, size):
+    path = f"{store}/metadata/{name}"
+    open(path, "w").write('{"dtype":"torch.uint8","shape":[%d]}' % size)
+    os.setxattr(path, "user.gmsfs.allocation", where.encode())
+    os.setxattr(path, "user.gmsfs.offset", str(offset).encode())
+for i in range(int(sys.argv[2])):
+    allocation(f"small{i:03}", i + 1)
+    tensor(f"small.{i}", f"small{i:03}", i // 2, i + 1 - i // 2)
+allocation("large", 3 << 20)
+at = 5
+for i in range(300):
+    size = random.choice((0, 1, 7, 4096, 9000))
+    tensor(f"part.{i}", "large", at, size)
+    at += size + random.choice((0, 0, 3, 60))
+tensor("tied.a", "large", 100, 5000)
+tensor("tied.b", "large", 100, 5000)
+tensor("within", "large", 200, 300)
+tensor("end", "large", (3 << 20) - 700000, 700000)
+open(store + "/metadata/__metadata__", "w").write('{ "format": "pt", "\\u00e9\\/":"a\\"\\n\\u0001\\ud83d\\ude00" }')
+open(store + "/metadata/other", "w").write("no tensor")
+open(store + "/commit", "w").write("1")
+os.close(lock)
+EOF
+}
+
+@test "tensors in many places are one file, in reads of any size, by mmap and by sendfile" {
+    requires python3
+    start size=64M,granularity=4K
+    commit_odd 200
+    same_as_saved
+    run_logged -0 python3 - "$F" "$T/saved.safetensors" "$T/sent" <<'EOF'
+import mmap, os, random, sys
+made, saved = (os.open(path, os.O_RDONLY) for path in sys.argv[1:3])
+size = os.fstat(saved).st_size
+random.seed(3)
+for _ in range(300):
+    offset, length = random.randrange(size + 10), random.choice((1, 10, 4096, 100000, 1 << 20, 3 << 20))
+    want, got = os.pread(saved, length, offset), os.pread(made, length, offset)
+    assert want == got, (offset, length, len(want), len(got))
+with mmap.mmap(made, 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapping:
+    assert mapping[:] == os.pread(saved, size, 0)
+try:
+    mmap.mmap(made, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+    sys.exit("mapped shared")
+except OSError as error:
+    assert error.errno == 19, error
+out = os.open(sys.argv[3], os.O_RDWR | os.O_CREAT)
+at = 0
+while at < size:
+    at += os.sendfile(out, made, at, size - at)
+assert os.pread(out, size + 1, 0) == os.pread(saved, size, 0)
+EOF
+}
+
+# bats test_tags=quick
+@test "where no file can be made, it is not there, and info says why" {
+    requires jq
+    start
+    local size=$((2 << 20)) row
+    assert_eq "$(reason)" null 'an empty store'
+    while IFS='|' read -r name where offset value why; do
+        exec 9<>"$W/lock"
+        find "$W/metadata" -type f -delete
+        [[ -e $W/allocations/a ]] || head -c 10 /dev/zero >"$W/allocations/a"
+        put_tensor good a 0 '{"dtype":"torch.int8","shape":[10]}'
+        [[ $name != alone ]] || rm "$W/metadata/good"
+        [[ $name == alone ]] || put_tensor "$name" "$where" "$offset" "$value"
+        echo 1 >"$W/commit"
+        exec 9>&-
+        assert_eq "$(reason)" "$why" "$name"
+        run_logged ls "$F"
+        [[ $why == model.safetensors ]] && assert_eq "$status" 0 || assert_eq "$status" 2
+        row=1
+    done <<EOF
+fine|a|2|{"dtype":"torch.int16","shape":[4]}|model.safetensors
+to-the-end|a|0|{"dtype":"torch.int8","shape":[$size]}|model.safetensors
+beyond|a|1|{"dtype":"torch.int8","shape":[$size]}|'beyond': it reaches beyond its allocation
+quantized|a|0|{"dtype":"torch.qint8","shape":[1]}|'quantized': its dtype is none that safetensors has
+view|a|0|{"dtype":"torch.int8","shape":[2,3],"stride":[1,2]}|'view': its strides are not those of a contiguous tensor
+__metadata__|-|0|{"a":1}|'__metadata__': it is not a JSON object of at most 1,024 strings
+__metadata__|-|0|{"a":"1","a":"2"}|'__metadata__': it is not a JSON object of at most 1,024 strings
+__metadata__|a|0|{"format":"safetensors","bytes":5}|'__metadata__': it lies in an allocation, because it is longer than 1 MiB
+__gguf__|-|0|{}|'__gguf__': its tensors are of a GGUF file: write it by 'gmsfs save STORE FILE.gguf'
+alone|-|0||it has no tensors
+gmsfs:file:x|-|0|{"bytes":0}|null
+EOF
+    assert_eq "$row" 1 rows
+    assert_eq "$(names "$W/files")" x
+}
+
+# bats test_tags=quick
+@test "a file of tensors is the same after a worker has died, open ones too" {
+    requires python3
+    start
+    make_model 2M
+    cli load -q "$W" "$MODEL"
+    cli save -q "$W" "$T/saved.safetensors"
+    spawn "$GMSCTL" open "$F" r read 1000 say begun until "$T/go" pread 100 3000 close
+    wait_until 5 said "$SPAWNED" begun
+    kill_worker
+    cmp "$F" "$T/saved.safetensors"
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    assert_eq "$(reason)" model.safetensors
+}
+
+@test "a file of tensors in GPU memory has the same bytes" {
+    requires python3
+    fake_gpus 'devices 1' 'memory 256' 'lazy 1'
+    start size=256M
+    commit_odd 60
+    same_as_saved
+    make_model 8M
+    cli load -q "$W" "$MODEL"
+    same_as_saved
+}
+
+@test "a store of many tensors shows its file, up to a bound" {
+    requires python3
+    start size=64M
+    python3 - "$T/many.safetensors" 60000 <<'EOF'
+import json, struct, sys
+count = int(sys.argv[2])
+text = json.dumps({f"t{i:06}": {"dtype": "U8", "shape": [3], "data_offsets": [3 * i, 3 * i + 3]} for i in range(count)}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + bytes(i % 251 for i in range(3 * count)))
+EOF
+    cli load -q "$W" "$T/many.safetensors"
+    same_as_saved
+}
+
+# bats test_tags=quick
+@test "the reference implementation opens the file of a store's tensors" {
+    requires safetensors
+    start
+    make_model 2M
+    cli load -q "$W" "$MODEL"
+    run_logged -0 "${GMSFS_TEST_PYTHON:-python3}" - "$F" "$(dirname "$MODEL")" <<'EOF'
+import glob, safetensors, sys
+want = {}
+for path in glob.glob(sys.argv[2] + "/*.safetensors"):
+    want.update(safetensors.deserialize(open(path, "rb").read()))
+assert dict(safetensors.deserialize(open(sys.argv[1], "rb").read())) == want
+with safetensors.safe_open(sys.argv[1], framework="numpy") as file:
+    assert set(file.keys()) == set(want)
+    for name in file.keys():
+        assert file.get_tensor(name).tobytes() == bytes(want[name]["data"]), name
+EOF
+}
