@@ -227,14 +227,12 @@ EOF
 # bats test_tags=quick
 @test "the reference implementation opens the file of a store's tensors" {
     requires safetensors
-    start
-    make_model 2M
-    cli load -q "$W" "$MODEL"
-    run_logged -0 "${GMSFS_TEST_PYTHON:-python3}" - "$F" "$(dirname "$MODEL")" <<'EOF'
-import glob, safetensors, sys
-want = {}
-for path in glob.glob(sys.argv[2] + "/*.safetensors"):
-    want.update(safetensors.deserialize(open(path, "rb").read()))
+    start size=64M,granularity=4K
+    commit_odd 20
+    cli save -q "$W" "$T/saved.safetensors"
+    run_logged -0 "${GMSFS_TEST_PYTHON:-python3}" - "$F" "$T/saved.safetensors" <<'EOF'
+import safetensors, sys
+want = dict(safetensors.deserialize(open(sys.argv[2], "rb").read()))
 assert dict(safetensors.deserialize(open(sys.argv[1], "rb").read())) == want
 with safetensors.safe_open(sys.argv[1], framework="numpy") as file:
     assert set(file.keys()) == set(want)

@@ -186,7 +186,10 @@ bool json_scan_skip(struct json_scan *scan)
 
 bool json_token_is(const struct json_token *token, const char *word)
 {
-    return token->bytes == strlen(word) && memcmp(token->text, word, token->bytes) == 0;
+    for (size_t i = 0; i < token->bytes; i++)
+        if (token->text[i] != word[i])
+            return false; /* also at the word's end, as no token has a NUL */
+    return word[token->bytes] == '\0';
 }
 
 static bool decode_hex(const char *at, const char *end, uint32_t *character)

@@ -12,10 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEPT_DIMENSIONS 4u
+
 struct found {
     const struct layout_entry *entry;
     const struct layout_allocation *allocation;
-    uint64_t size_bytes;
+    uint64_t offset, size_bytes;
+    enum safetensors_dtype dtype;
+    uint32_t ndim;
+    uint64_t shape[KEPT_DIMENSIONS]; /* if there are no more: parsing takes most of the time */
 };
 
 /* The tensors of a layout. */
@@ -162,7 +167,7 @@ static const char *find_fault(const struct tensors *tensors, const struct found 
         return "its name holds a NUL";
     if (has_key(entry, SAFETENSORS_METADATA_KEY))
         return "a tensor has the name of a file's metadata";
-    if (__builtin_add_overflow(entry->offset, found->size_bytes, &end) ||
+    if (__builtin_add_overflow(found->offset, found->size_bytes, &end) ||
         end > found->allocation->aligned_bytes)
         return "it reaches beyond its allocation";
     if (tensors->data_bytes + found->size_bytes > INT64_MAX / 2)
@@ -170,9 +175,18 @@ static const char *find_fault(const struct tensors *tensors, const struct found 
     return NULL;
 }
 
+static void keep_form(struct found *found, const struct tensor_form *form)
+{
+    found->size_bytes = form->size_bytes;
+    found->dtype = form->dtype;
+    found->ndim = form->ndim;
+    if (form->ndim <= KEPT_DIMENSIONS)
+        memcpy(found->shape, form->shape, form->ndim * sizeof *form->shape);
+}
+
 static int take_entry(struct tensors *tensors, const struct layout_entry *entry)
 {
-    struct found found = {.entry = entry};
+    struct found found = {.entry = entry, .offset = entry->offset};
     struct tensor_form form;
     const char *why = NULL;
     int error;
@@ -185,12 +199,13 @@ static int take_entry(struct tensors *tensors, const struct layout_entry *entry)
     found.allocation = layout_find_slot(tensors->layout, entry->slot, NULL);
     if (!found.allocation)
         return 0;
-    found.size_bytes = form.size_bytes;
-    if (!error)
+    if (!error) {
+        keep_form(&found, &form);
         why = find_fault(tensors, &found);
+    }
     if (why)
         return refuse(tensors, entry, why);
-    tensors->data_bytes += form.size_bytes;
+    tensors->data_bytes += found.size_bytes;
     return add(tensors, &found);
 }
 
@@ -202,8 +217,8 @@ static int compare(const void *left, const void *right)
 
     if (a->allocation->slot != b->allocation->slot)
         return a->allocation->slot < b->allocation->slot ? -1 : 1;
-    if (a->entry->offset != b->entry->offset)
-        return a->entry->offset < b->entry->offset ? -1 : 1;
+    if (a->offset != b->offset)
+        return a->offset < b->offset ? -1 : 1;
     common = a->entry->key_bytes < b->entry->key_bytes ? a->entry->key_bytes : b->entry->key_bytes;
     order = memcmp(a->entry->key, b->entry->key, common);
     return order ? order
@@ -252,11 +267,14 @@ static size_t write_header(const struct tensors *tensors, char *text)
 
     tensor_header_begin(&header, text, tensors->metadata, tensors->metadata_bytes);
     for (size_t i = 0; i < tensors->count; i++) {
-        const struct layout_entry *entry = tensors->list[i].entry;
+        const struct found *found = &tensors->list[i];
+        const struct layout_entry *entry = found->entry;
+        bool is_kept = found->ndim <= KEPT_DIMENSIONS;
 
-        tensor_form_parse(entry->value, entry->value_bytes, &form, &why); /* as before */
-        tensor_header_add(&header, entry->key, entry->key_bytes, form.dtype, form.shape, form.ndim,
-                          form.size_bytes);
+        if (!is_kept)
+            tensor_form_parse(entry->value, entry->value_bytes, &form, &why); /* as before */
+        tensor_header_add(&header, entry->key, entry->key_bytes, found->dtype,
+                          is_kept ? found->shape : form.shape, found->ndim, found->size_bytes);
     }
     return tensor_header_end(&header);
 }
@@ -292,7 +310,7 @@ static void add_extents(const struct tensors *tensors, struct made_file *made)
 
         if (found->size_bytes > 0)
             made->extents[made->count++] =
-                (struct made_file_extent){at, found->allocation->serial, found->entry->offset};
+                (struct made_file_extent){at, found->allocation->serial, found->offset};
         at += found->size_bytes;
     }
     made->size_bytes = at;
