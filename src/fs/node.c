@@ -148,12 +148,15 @@ int node_get_file(const struct core *core, const struct node *node, struct file_
     return is_file ? 0 : -ENOENT;
 }
 
-/* Checks that the path of the entry leads through a directory of this depth. */
-static int check_depth(const struct node *node)
+/* Checks that the entry is a file whose path leads through a directory of this depth. */
+static int check_depth(const struct core *core, const struct node *node)
 {
+    struct file_tree_file file;
     size_t bytes;
     const char *path = file_tree_path(node->entry, &bytes);
-    return path && file_tree_cut(path, bytes, node->depth) > 0 ? 0 : -ENOENT;
+    return node_get_file(core, node, &file) == 0 && file_tree_cut(path, bytes, node->depth) > 0
+               ? 0
+               : -ENOENT;
 }
 
 /* Finds a file, or a directory below `files` by an entry in it. */
@@ -169,7 +172,7 @@ static int find_file(const struct core *core, uint64_t serial, struct node *node
         return -ENOENT;
     if (node->kind == NODE_FILE)
         return node_get_file(core, node, &file);
-    return check_depth(node);
+    return check_depth(core, node);
 }
 
 /* The files and directories of a store that by-id/ID/ has. */
@@ -208,7 +211,7 @@ static int find_by_id(const struct core *core, uint64_t serial, struct node *nod
         node->entry = layout_entry_at(layout, node->rank);
         if (!node->entry)
             return -ENOENT;
-        return node->kind == NODE_FILE ? node_get_file(core, node, &file) : check_depth(node);
+        return node->kind == NODE_FILE ? node_get_file(core, node, &file) : check_depth(core, node);
     case NODE_FILES:
     case NODE_MADE:
         return has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;

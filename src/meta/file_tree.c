@@ -76,16 +76,28 @@ static const struct layout_entry *seek(struct file_tree_walk *walk, const char *
     return layout_cursor_next(&walk->cursor);
 }
 
+/* Returns the first file with this prefix of keys. */
+static const struct layout_entry *find_first(struct file_tree_walk *walk, const char *key,
+                                             size_t bytes)
+{
+    const struct layout_entry *entry = seek(walk, key, bytes);
+    struct file_tree_file file;
+
+    for (; walk->skipped < FILE_TREE_MOST_SKIPPED && has_prefix(entry, key, bytes);
+         walk->skipped++) {
+        if (file_tree_read(walk->layout, entry, &file))
+            return entry;
+        entry = layout_cursor_next(&walk->cursor);
+    }
+    return NULL;
+}
+
 const struct layout_entry *file_tree_first(const struct layout *layout, const char *path,
                                            size_t bytes)
 {
     struct file_tree_walk walk = {.layout = layout};
-    const struct layout_entry *entry;
 
-    if (!make_prefix(&walk, path, bytes))
-        return NULL;
-    entry = seek(&walk, walk.key, walk.key_bytes);
-    return has_prefix(entry, walk.key, walk.key_bytes) ? entry : NULL;
+    return make_prefix(&walk, path, bytes) ? find_first(&walk, walk.key, walk.key_bytes) : NULL;
 }
 
 size_t file_tree_cut(const char *path, size_t bytes, unsigned depth)
@@ -125,8 +137,8 @@ bool file_tree_find(const struct layout *layout, const char *path, size_t bytes,
     if (!is_file(layout, walk.key, key_bytes, &child->entry)) {
         walk.key[key_bytes] = '/'; /* there is room for a NUL */
         child->is_directory = true;
-        child->entry = seek(&walk, walk.key, key_bytes + 1);
-        if (!has_prefix(child->entry, walk.key, key_bytes + 1))
+        child->entry = find_first(&walk, walk.key, key_bytes + 1);
+        if (!child->entry)
             return false;
     }
     child->name = child->entry->key + walk.key_bytes;
@@ -180,17 +192,34 @@ void file_tree_begin(struct file_tree_walk *walk, const struct layout *layout, c
     }
 }
 
-static bool is_child(struct file_tree_walk *walk, const struct file_tree_child *child)
+/* Finds the first file of a directory in this one. False: it has none, or its name is a file's. */
+static bool find_in(struct file_tree_walk *walk, struct file_tree_child *child)
 {
-    const struct layout_entry *same;
-    struct file_tree_file file;
+    size_t bytes = walk->key_bytes + child->name_bytes;
+    const struct layout_entry *entry = child->entry, *same;
+    char key[FILE_ENTRY_KEY_BYTES + 1];
 
-    if (file_entry_name_fault(child->name, child->name_bytes))
+    if (file_entry_name_fault(child->name, child->name_bytes) ||
+        is_file(walk->layout, entry->key, bytes, &same))
         return false;
-    if (child->is_directory)
-        return !is_file(walk->layout, child->entry->key, walk->key_bytes + child->name_bytes,
-                        &same);
-    return file_tree_read(walk->layout, child->entry, &file);
+    memcpy(key, entry->key, bytes + 1); /* with the slash */
+    child->entry = find_first(walk, key, bytes + 1);
+    if (child->entry)
+        child->name = child->entry->key + walk->key_bytes;
+    return child->entry != NULL;
+}
+
+static bool is_child(struct file_tree_walk *walk, struct file_tree_child *child)
+{
+    const struct layout_entry *entry = child->entry;
+    struct file_tree_file file;
+    bool is_there;
+
+    if (!child->is_directory)
+        return file_tree_read(walk->layout, entry, &file);
+    is_there = find_in(walk, child);
+    leave(walk, entry, child->name_bytes);
+    return is_there;
 }
 
 bool file_tree_next(struct file_tree_walk *walk, struct file_tree_child *child)
@@ -202,8 +231,6 @@ bool file_tree_next(struct file_tree_walk *walk, struct file_tree_child *child)
             return false;
         *child = (struct file_tree_child){.entry = entry, .name = entry->key + walk->key_bytes};
         child->name_bytes = name_length(walk, entry, &child->is_directory);
-        if (child->is_directory)
-            leave(walk, entry, child->name_bytes);
         if (is_child(walk, child))
             return true;
     }

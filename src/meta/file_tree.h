@@ -2,11 +2,11 @@
 /*
  * file_tree - the directories and files that a layout's file entries make (base/file_entry.h)
  *
- * Pure. Directories have no entry: each is there while a key leads through it, and its *first
- * entry* is the one with the lowest such key. An entry whose path, value or place is not valid is
- * no file. Where a name is a file and a directory, the file counts. Every call takes a time that
- * does not grow with the number of entries, except that a directory of names that are no files is
- * read up to FILE_TREE_MOST_SKIPPED of them.
+ * Pure. Directories have no entry: each is there while the key of a file leads through it, and its
+ * *first entry* is the file with the lowest such key. An entry whose path, value or place is not
+ * valid is no file. Where a name is a file and a directory, the file counts. Every call takes a time
+ * that does not grow with the number of entries, except that entries that are no files are read up
+ * to FILE_TREE_MOST_SKIPPED of them; behind these is nothing.
  */
 #ifndef GMSFS_META_FILE_TREE_H
 #define GMSFS_META_FILE_TREE_H

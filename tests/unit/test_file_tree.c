@@ -133,11 +133,33 @@ TAP_TEST(entries_that_are_no_files_are_not_shown)
     put_file(layout, "unbound", LAYOUT_UNBOUND, 0, "{\"bytes\":1}");
     put_file(layout, "beyond", 0, 1, "{\"bytes\":1000}");
     put_file(layout, "far", 0, UINT64_MAX, "{\"bytes\":1}");
-    check_str(list(layout, ""), "d/ ");
-    check_str(list(layout, "d"), "");
+    check(file_tree_first(layout, "", 0) == NULL);
+    check_str(list(layout, ""), "");
+    check_str(kind_of(layout, "", "d"), "none");
     check(!file_tree_read(layout, find(layout, FILE_ENTRY_PREFIX "../up"), &file));
     check_str(kind_of(layout, "", "value"), "none");
     check_str(kind_of(layout, "", "beyond"), "none");
+    layout_free(layout);
+}
+
+TAP_TEST(a_directory_is_there_while_a_file_is_in_it)
+{
+    struct layout *layout = layout_with_memory();
+    struct file_tree_child child;
+
+    touch(layout, "d//e");
+    put_file(layout, "d/a", 0, 0, "{}");
+    touch(layout, "d/deep/z");
+    touch(layout, "e//f");
+    touch(layout, "f");
+    check_str(list(layout, ""), "d/ f ");
+    check_str(list(layout, "d"), "deep/ ");
+    check(file_tree_find(layout, "", 0, "d", &child));
+    check(child.entry == find(layout, FILE_ENTRY_PREFIX "d/deep/z"));
+    check(child.entry == file_tree_first(layout, "d", 1));
+    require(layout_delete(layout, FILE_ENTRY_PREFIX "d/deep/z", 19) == 0);
+    check_str(list(layout, ""), "f ");
+    check_str(kind_of(layout, "", "d"), "none");
     layout_free(layout);
 }
 
