@@ -120,3 +120,19 @@ assert_fetched_once() {
     assert_match "$output" 's3://org/wrongmd5/model.*: their md5 is [0-9a-f]{32}, not 0{32}'
     same hub hf://org/model
 }
+
+@test "a file of a server is kept under its decoded name" {
+    cp "$T/www/org/model/config.json" "$T/www/org/model/a b%41+.json"
+    cli load --files "$M/named" "$WEB/plain/org/model/a%20b%2541+.json" "$WEB/plain/org/model/c%6fnfig.json"
+    cmp "$M/named/files/a b%41+.json" "$T/www/org/model/config.json"
+    cmp "$M/named/files/config.json" "$T/www/org/model/config.json"
+    cli -1 load --files "$M/other" "$WEB/plain/org/model%2Fconfig.json"
+    assert_match "$output" 'encodes a slash, a NUL or nothing'
+    cli -1 load --files "$M/other" "$WEB/plain/org/x%00.json"
+    assert_match "$output" 'encodes a slash, a NUL or nothing'
+    cli -1 load --files "$M/other" "$WEB/plain/org/%2e%2e"
+    assert_match "$output" "has the component '..'"
+    cli -1 load --files "$M/other" "$WEB/plain/org/model/"
+    assert_match "$output" "ends in '/', so it names no file"
+    [[ ! -e $M/other ]] || fail 'a store was left'
+}

@@ -81,17 +81,23 @@ static int add_tree(struct model *files, const char *tree, struct failure *failu
 
 static int add_named(struct model *files, const char *place, struct failure *failure)
 {
-    SCOPED_FREE char *shown = source_show(place);
-    const char *slash = shown ? strrchr(shown, '/') : NULL;
-    const char *relative = slash ? slash + 1 : shown;
+    SCOPED_FREE char *shown = source_show(place), *relative = NULL;
     size_t number;
-    int error;
+    int error = shown ? source_file_name(place, &relative) : -ENOMEM;
 
-    if (!shown)
+    if (error == -ENOMEM)
         return safetensors_fail(failure, -ENOMEM, "files", NULL, "out of memory");
     if (source_is_tree(place))
         return safetensors_fail(failure, -EINVAL, shown, NULL,
                                 "is a directory; name one directory alone, or files");
+    if (error)
+        return safetensors_fail(failure, error, shown, NULL,
+                                "no store can keep it under the last part of its address: a '%%' "
+                                "there encodes a slash, a NUL or nothing");
+    if (!*relative)
+        return safetensors_fail(failure, -EINVAL, shown, NULL,
+                                "ends in '/', so it names no file, and a server's folder cannot be "
+                                "listed; name its files");
     error = check_path(shown, relative, failure);
     if (!error)
         error = source_add(files->source, place, NULL, 0, &number, failure);

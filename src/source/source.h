@@ -109,6 +109,9 @@ int source_list(struct source *source, const char *tree, const char *folder, boo
 /* An empty list is fine. */
 void source_list_free(struct source_list *list);
 
+/* Finds the name that a file at a place is kept under: the last part of the place, of a URL of HTTP
+ * decoded once. The caller frees it. -ENOMEM; -EINVAL: a '%' in it encodes no byte of a name */
+int source_file_name(const char *place, char **name);
 /* Returns what is wrong with a name that a list or another file announces ("has '..'"): it must be
  * relative and stay below its tree; NULL: nothing. Pure. */
 const char *source_name_fault(const char *name);

@@ -2,6 +2,7 @@
 /* The words of places and names, and lists of them: used by source.c and by the backends. */
 #include "base/scope.h"
 #include "source/source_backend.h"
+#include "source/url.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -104,6 +105,22 @@ static const char *part_fault(const char *part, size_t bytes)
     if (part[0] == '.' && (bytes == 1 || (bytes == 2 && part[1] == '.')))
         return bytes == 1 ? "has the part '.'" : "has the part '..'";
     return NULL;
+}
+
+int source_file_name(const char *place, char **name)
+{
+    SCOPED_FREE char *shown = source_show(place);
+    const char *slash = shown ? strrchr(shown, '/') : NULL;
+    bool is_encoded = is_scheme(place, "http") || is_scheme(place, "https");
+
+    *name = shown ? strdup(slash ? slash + 1 : shown) : NULL;
+    if (!*name)
+        return -ENOMEM;
+    if (!is_encoded || (url_decode(*name) && !strchr(*name, '/')))
+        return 0;
+    free(*name);
+    *name = NULL;
+    return -EINVAL;
 }
 
 const char *source_name_fault(const char *name)
