@@ -5,16 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 
-void fs_reply_read(struct fs_request *request, const struct service_answer *answer)
-{
-    struct iovec parts[] = {{(void *)(uintptr_t)answer->data, answer->bytes},
-                            {(void *)(uintptr_t)answer->rest, answer->rest_bytes}};
-    if (answer->rest_bytes)
-        fuse_reply_iov(request->req, parts, 2);
-    else
-        fuse_reply_buf(request->req, answer->data, answer->bytes);
-}
-
 static void read_allocation(fuse_req_t req, uint64_t fh, size_t size, uint64_t offset)
 {
     struct fs_request *request = fs_request_new(req, fs_reply_read, 0);

@@ -323,6 +323,8 @@ int fs_ask_again(struct fs *fs);
 void fs_reply_error(fuse_req_t req, int error);
 /* A reply without more than success. */
 void fs_reply_done(struct fs_request *request, const struct service_answer *answer);
+/* A reply with the bytes of a read. */
+void fs_reply_read(struct fs_request *request, const struct service_answer *answer);
 void fs_reply_entry(fuse_req_t req, const struct node *node);
 void fs_fill_entry(struct fs *fs, const struct node *node, struct fuse_entry_param *entry);
 /* Returns the error for a number that is gone. By an open file: ESTALE. By a path, which led here a
@@ -440,8 +442,6 @@ bool fs_has_lost_bytes(struct fs *fs, uint64_t fh);
 /* Returns -EIO once if bytes of the file were lost with a worker. */
 int fs_take_loss(struct fs *fs, uint64_t fh);
 
-/* file.c: answers with the bytes of a read */
-void fs_reply_read(struct fs_request *request, const struct service_answer *answer);
 /* made.c: reads the file of a store's tensors */
 void fs_made_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset);
 

@@ -228,6 +228,16 @@ void fs_reply_done(struct fs_request *request, const struct service_answer *answ
     fs_reply_error(request->req, 0);
 }
 
+void fs_reply_read(struct fs_request *request, const struct service_answer *answer)
+{
+    struct iovec parts[] = {{(void *)(uintptr_t)answer->data, answer->bytes},
+                            {(void *)(uintptr_t)answer->rest, answer->rest_bytes}};
+    if (answer->rest_bytes)
+        fuse_reply_iov(request->req, parts, 2);
+    else
+        fuse_reply_buf(request->req, answer->data, answer->bytes);
+}
+
 void fs_fill_entry(struct fs *fs, const struct node *node, struct fuse_entry_param *entry)
 {
     *entry = (struct fuse_entry_param){.ino = node_get_id(node)};

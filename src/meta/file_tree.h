@@ -4,9 +4,9 @@
  *
  * Pure. Directories have no entry: each is there while the key of a file leads through it, and its
  * *first entry* is the file with the lowest such key. An entry whose path, value or place is not
- * valid is no file. Where a name is a file and a directory, the file counts. Every call takes a time
- * that does not grow with the number of entries, except that entries that are no files are read up
- * to FILE_TREE_MOST_SKIPPED of them; behind these is nothing.
+ * valid is no file. Where a name is a file and a directory, the file counts. Every call takes a
+ * time that does not grow with the number of entries, except that entries that are no files are
+ * read up to FILE_TREE_MOST_SKIPPED of them; behind these is nothing.
  */
 #ifndef GMSFS_META_FILE_TREE_H
 #define GMSFS_META_FILE_TREE_H
