@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load - `gmsfs load` and `image load` from the page cache, against a bare copy into memfds
+ * load - `gmsfs load` and `image load` from the page cache, against a bare copy into memfds, and
+ * `gmsfs load --files` against `gmsfs load`
  *
  *   load GMSFS MOUNT MODEL IMAGE     IMAGE, on tmpfs, is saved by us
  *
@@ -254,15 +255,25 @@ static void remove_store(const struct ours *ours)
         usleep(1000);
 }
 
+enum kind {
+    LOAD,
+    LOAD_FILES,
+    LOAD_IMAGE,
+    LOADS
+};
+
 /* Into a store that is new each time. */
-static double time_load(const struct ours *ours, int is_image)
+static double time_load(const struct ours *ours, enum kind kind)
 {
-    const char *const load[] = {ours->gmsfs, "load", ours->store, ours->model, NULL};
-    const char *const image[] = {ours->gmsfs, "image", "load", ours->store, ours->image, NULL};
+    const char *const commands[LOADS][6] = {
+        [LOAD] = {ours->gmsfs, "load", ours->store, ours->model},
+        [LOAD_FILES] = {ours->gmsfs, "load", "--files", ours->store, ours->model},
+        [LOAD_IMAGE] = {ours->gmsfs, "image", "load", ours->store, ours->image},
+    };
     double took_us;
 
     bench_call(ours->store, mkdir(ours->store, 0755));
-    took_us = time_command(is_image ? image : load);
+    took_us = time_command(commands[kind]);
     remove_store(ours);
     return took_us;
 }
@@ -339,7 +350,7 @@ static void open_model(const char *path, struct copy *copy)
 
 int main(int argc, char **argv)
 {
-    double ours_us[BENCH_ROUNDS], image_us[BENCH_ROUNDS];
+    double ours_us[BENCH_ROUNDS], files_us[BENCH_ROUNDS], image_us[BENCH_ROUNDS];
     static floors_us floors;
     static struct copy copy;
     struct floor floor;
@@ -355,8 +366,9 @@ int main(int argc, char **argv)
     open_model(argv[3], &copy);
     save_image(&ours);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
-        ours_us[round] = time_load(&ours, 0);
-        image_us[round] = time_load(&ours, 1);
+        ours_us[round] = time_load(&ours, LOAD);
+        files_us[round] = time_load(&ours, LOAD_FILES);
+        image_us[round] = time_load(&ours, LOAD_IMAGE);
         for (int i = WAYS * first_kind(); i < WAYS * THREAD_KINDS; i++)
             floors[i % WAYS][i / WAYS][round] =
                 time_floor(&copy, 1 << i / WAYS, (enum way)(i % WAYS));
@@ -366,6 +378,8 @@ int main(int argc, char **argv)
               find_floor(floors, MADE_SPLICE, MADE_SPLICE));
     bench_row_told("  load / bare copy that makes the pages (speed)", bench_median(ours_us),
                    floor.us);
+    bench_row("load --files of one file / load (speed)", bench_median(files_us),
+              bench_median(ours_us), 0.95, BENCH_AT_LEAST);
     print_row("image load", image_us, copy.bytes, "pages + copy and sum",
               find_floor(floors, MADE_SUM, MADE_SUM));
     bench_row_told("  image load / bare copy and sum that makes the pages (speed)",
