@@ -263,6 +263,22 @@ piece 0 16777216 4194304 $second"
     assert_eq "$(id_of kv)" null
 }
 
+# bats test_tags=host
+@test "by-id shows files, and those of an immutable store can be mapped" {
+    mkdir -p "$T/model/sub"
+    head -c 5000 /dev/urandom >"$T/model/sub/part.bin"
+    echo '{}' >"$T/model/config.json"
+    write_tensors "$T/model/model.safetensors" 300000
+    cli load -q --files --immutable "$W" "$T/model"
+    cat "$W/pieces" >/dev/null
+    D=$W/by-id/$(id_of weights)
+    assert_eq "$(names "$D")" 'allocations files layout pieces'
+    diff -r "$D/files" "$T/model"
+    python3 -c 'import mmap, sys
+with open(sys.argv[1], "rb") as file, mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ) as at:
+    assert bytes(at) == open(sys.argv[2], "rb").read()' "$D/files/model.safetensors" "$T/model/model.safetensors"
+}
+
 # ---- commands --------------------------------------------------------------------------------
 
 # bats test_tags=quick
