@@ -243,6 +243,7 @@ piece 0 16777216 4194304 $second"
     order none
     wait_until 10 at none
     assert_eq "$(id_of weights)" null
+    assert_eq "$(stat -c %s "$W/pieces")" "$(wc -c <"$T/pieces")"
     run_logged -1 cat "$W/pieces"
     assert_match "$output" 'Input/output error'
 }

@@ -449,7 +449,11 @@ struct blob *service_get_pieces(struct service *s, const struct core_store *stor
 
 uint64_t service_count_pieces_bytes(const struct core_store *store)
 {
-    return core_is_settled(store) ? pieces_text_bytes(store->fixed) : 0;
+    const struct lock *lock = &store->lock;
+    bool is_shown = lock->committed && !lock->held[LOCK_MODE_RW] && !lock->held[LOCK_MODE_RW_DATA];
+
+    /* Also where the bytes cannot be read: zip(1) ends at an error of a file without a size. */
+    return is_shown ? pieces_text_bytes(store->fixed) : 0;
 }
 
 void service_drop_sums(struct service *s)

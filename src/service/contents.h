@@ -19,7 +19,8 @@
 int service_sum(struct service *s, uint64_t file, struct service_request *request);
 /* Returns the text of `pieces` of the store's present contents; NULL if it is not known. */
 struct blob *service_get_pieces(struct service *s, const struct core_store *store);
-/* Returns the size of that text, known or not; 0 if there are no committed bytes to sum. */
+/* Returns the size of that text, known or not; 0 if nothing is committed, or a writer may change
+ * it. */
 uint64_t service_count_pieces_bytes(const struct core_store *store);
 
 #endif
