@@ -127,6 +127,10 @@ within() {
     assert_eq "$(spans "$T/trace" '[.[] | select(.name == "read").args.detail | capture(", (?<n>[0-9]+) bytes").n | tonumber] | add >= 8000000')" true
     has_span "$T/trace" '.name == "memory"'
     has_span "$T/trace" '.name == "plan"'
+    if [[ $BACKEND == cuda ]]; then
+        has_span "$T/trace" '.name == "pin"'
+        has_span "$T/trace" '.name == "copy"'
+    fi
     # No read ends after the commit began.
     assert_eq "$(spans "$T/trace" '(map(select(.name == "commit"))[0].ts) as $c | all(.[] | select(.name == "read"); .ts + .dur <= $c)')" true
     assert_eq "$(stat -c %a "$T/trace")" 600

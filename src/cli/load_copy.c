@@ -9,6 +9,7 @@
 #include "cli/load.h"
 
 #include "base/failure.h"
+#include "base/timeline.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_memory.h"
@@ -308,6 +309,7 @@ static void copy_cancel_memory(void *context)
 static int copy_map_memory(struct load *load)
 {
     uint32_t count = load->plan.allocation_count;
+    uint64_t span_us = timeline_begin();
     size_t mapped = 0;
     int error = 0;
 
@@ -318,6 +320,7 @@ static int copy_map_memory(struct load *load)
         error = gmsfs_attach_all(load->handle, GMSFS_ACCESS_WRITE, &load->mappings, &mapped);
     if (!error && mapped != count)
         error = -ESTALE;
+    timeline_end("load", "memory", span_us, load->store);
     return error ? load_explain_allocation(load, error) : CLI_OK;
 }
 
