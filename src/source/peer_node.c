@@ -178,6 +178,7 @@ void peer_shuffle(size_t *order, size_t count)
 
         if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
             random = (uint32_t)i; /* no entropy yet */
+        order[i] = i;
         order[i] = order[random % (i + 1)];
         order[random % (i + 1)] = i;
     }
