@@ -37,6 +37,10 @@ id_of() { # STORE
     jq -r .contents_id "$M/$1/info"
 }
 
+bytes_of() { # of hex digits
+    printf '%b' "$(sed 's/../\\x&/g' <<<"$1")"
+}
+
 sum_of() { # of standard input
     xxhsum -H2 - | cut -d' ' -f1
 }
@@ -59,7 +63,7 @@ hold_sums() {
     cat "$W/pieces" >"$T/pieces"
     first=$(head -c $((16 * MIB)) "$T/bytes" | sum_of)
     second=$(tail -c $((4 * MIB)) "$T/bytes" | sum_of)
-    id=$(printf '%s' "$(cat "$W/layout_hash")$first$second" | xxd -r -p | sum_of)
+    id=$(bytes_of "$(cat "$W/layout_hash")$first$second" | sum_of)
     assert_eq "$(head -n -1 "$T/pieces")" "gmsfs-pieces 1
 id $id
 piece_bytes 16777216
@@ -257,7 +261,7 @@ piece 0 16777216 4194304 $second"
         echo 1 >"$W/commit"
     )
     assert_match "$(cat "$W/pieces")" 'pieces 0'
-    assert_eq "$(id_of weights)" "$(printf '%s' "$(cat "$W/layout_hash")" | xxd -r -p | sum_of)"
+    assert_eq "$(id_of weights)" "$(bytes_of "$(cat "$W/layout_hash")" | sum_of)"
     mkdir "$M/kv"
     ctl open "$M/kv/data" rw open "$M/kv/allocations/a" rwc ftruncate 4096 open "$M/kv/seal" w write 1
     assert_eq "$(stat -c %s "$M/kv/pieces")" 0

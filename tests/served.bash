@@ -33,6 +33,7 @@ daemon off;
 pid $T/$1/pid;
 events { }
 http {
+    access_log off;
     client_body_temp_path $T/$1/1; proxy_temp_path $T/$1/2; fastcgi_temp_path $T/$1/3;
     uwsgi_temp_path $T/$1/4; scgi_temp_path $T/$1/5;
     include $2;
