@@ -6,10 +6,10 @@
  *
  * HOST is a store in host memory, GPU0 and the others are stores on these devices.
  * A store of COUNT allocations of BYTES on GPU 0 is copied to GPU 1, against one cuMemcpyPeer of as
- * many bytes between memory of these GPUs; to GPU 1 and GPU 2 at once, against GPU 1 alone; from
- * host memory to GPU 1, against one copy of as many bytes from pinned memory. Ours is the time of
- * moving bytes, as the command itself takes it: contexts and memory are made before. The time of
- * the whole command is printed beside the table.
+ * many bytes between memory of these GPUs, with peer access; to GPU 1 and GPU 2 at once, against
+ * GPU 1 alone; from host memory to GPU 1, against one copy of as many bytes from pinned memory.
+ * Ours is the time of moving bytes, as the command itself takes it: contexts and memory are made
+ * before. The time of the whole command is printed beside the table.
  */
 #include <dlfcn.h>
 
@@ -19,7 +19,8 @@
 
 #define COMMAND_BYTES 16384
 
-/* Not of the table of functions: gmsfs does not call it. */
+/* Not of the table of functions: gmsfs does not call these. */
+typedef enum drv_result peer_enable(struct drv_context *other, unsigned flags);
 typedef enum drv_result peer_copy(drv_pointer to, struct drv_context *to_context, drv_pointer from,
                                   struct drv_context *from_context, size_t bytes);
 
@@ -56,6 +57,7 @@ struct peers {
 static void peers_open(struct peers *peers, size_t bytes)
 {
     const struct drv *drv;
+    peer_enable *enable = NULL;
     void *library;
 
     gpu_open(&peers->gpu);
@@ -69,8 +71,14 @@ static void peers_open(struct peers *peers, size_t bytes)
     }
     library = dlopen("libcuda.so.1", RTLD_NOW);
     *(void **)&peers->copy = library ? dlsym(library, "cuMemcpyPeer") : NULL;
-    if (!peers->copy)
+    *(void **)&enable = library ? dlsym(library, "cuCtxEnablePeerAccess") : NULL;
+    if (!peers->copy || !enable)
         bench_die("cuMemcpyPeer", ENOSYS);
+    /* Without it the driver copies through host memory. */
+    for (int i = 0; i < 2; i++) {
+        gpu_check(&peers->gpu, "cuCtxSetCurrent", drv->cuCtxSetCurrent(peers->contexts[i]));
+        gpu_check(&peers->gpu, "cuCtxEnablePeerAccess", enable(peers->contexts[1 - i], 0));
+    }
 }
 
 /* The call returns before the copy between two GPUs is done. */
