@@ -3,6 +3,7 @@
 #
 # gmsfs pull: a store of other nodes, from those that send it well. The nodes are a web server that
 # misbehaves as the address says; each address of it is a node.
+# bats file_tags=slow
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -54,6 +55,7 @@ fails() {
 
 # ---- there ------------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "a store of another node comes whole, with any content" {
     fill_store weights
     share weights
@@ -103,6 +105,7 @@ fails() {
     assert_match "$output" 'empty: it has no URL'
 }
 
+# bats test_tags=quick
 @test "addresses that are none, and public ones without TLS, are refused" {
     local url
     for url in "$T/image" s3://bucket/x http:// "$WEB/x?y"; do
@@ -124,6 +127,7 @@ fails() {
     same weights third
 }
 
+# bats test_tags=quick
 @test "wrong bytes are asked elsewhere, and bar their node" {
     make_store weights 40000000
     share weights
@@ -133,7 +137,6 @@ fails() {
     assert_match "$output" 'nothing was committed'
 }
 
-# bats test_tags=slow
 @test "a node that sends too little, too much or another range is left for others" {
     local fault
     make_store weights 40000000
@@ -143,7 +146,6 @@ fails() {
     done
 }
 
-# bats test_tags=slow
 @test "a full node is asked later, and others meanwhile" {
     make_store weights 40000000
     share weights
@@ -152,7 +154,6 @@ fails() {
     pulls fail=503:2+retry=1
 }
 
-# bats test_tags=slow
 @test "a node that is silent or slow is left within seconds" {
     local start_ms
     make_store weights 40000000
@@ -163,7 +164,6 @@ fails() {
     (($(now_ms) - start_ms < 25000 * SLOW)) || fail "too late"
 }
 
-# bats test_tags=slow
 @test "a node that is killed or stopped in the middle is left for others" {
     local signal first
     make_store weights 40000000
