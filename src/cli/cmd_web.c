@@ -262,7 +262,7 @@ static int web_print(const struct web_order *order)
 static int web_serve(struct web_order *order)
 {
     const struct web *web = &order->web;
-    struct web_user user;
+    static struct web_user user;
     int status = web_find_user(order->values.user, &user);
 
     for (size_t i = 0; status == CLI_OK && i < web->mount_count; i++)

@@ -75,6 +75,7 @@ static void write_texts(const char *directory)
     append(path, text, bytes);
     snprintf(path, sizeof(path), "%s/by-id/%s/layout", directory, id);
     append(path, image.layout.bytes, image.layout.size_bytes);
+    free(text);
 }
 
 static void write_piece(const char *directory, const struct image_piece *piece)
