@@ -28,18 +28,23 @@ def best_of(ours, floor):
     return min(times[0]), min(times[1])
 
 
-def serve(folder, port):
+def serve(root, folder, port):
+    """A local nginx that serves root, with its own files in folder."""
     config = folder / "nginx.conf"
     user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""  # the folder is this user's alone
+    parts = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    paths = " ".join(f"{part}_temp_path {folder}/{part};" for part in parts)
     config.write_text(f"""{user} worker_processes auto; daemon off;
 pid {folder}/nginx.pid; error_log {folder}/nginx.log;
 events {{ }}
-http {{ access_log off; sendfile on; server {{ listen 127.0.0.1:{port}; root {folder}; }} }}
+http {{ {paths} access_log off; sendfile on; sendfile_max_chunk 2m;
+server {{ listen 127.0.0.1:{port}; root {root}; }} }}
 """)
-    server = subprocess.Popen(["nginx", "-p", str(folder), "-c", str(config)], stderr=subprocess.DEVNULL)
+    log = folder / "nginx.log"
+    server = subprocess.Popen(["nginx", "-e", log, "-p", folder, "-c", config], stderr=subprocess.DEVNULL)
     time.sleep(0.5)
     if server.poll() is not None:
-        sys.exit(f"bench/run: nginx does not start: {(folder / 'nginx.log').read_text()}")
+        sys.exit(f"bench/run: nginx does not start: {log.read_text()}")
     return server
 
 
@@ -48,7 +53,7 @@ def main():
     port = 20000 + os.getpid() % 10000
     url = f"http://127.0.0.1:{port}/{name}"
     size = (folder / name).stat().st_size
-    server = serve(folder, port)
+    server = serve(folder, folder, port)
     try:
         for count in (1, 4, 16):
             step = size // count + 1
@@ -76,4 +81,5 @@ def main():
         server.wait()
 
 
-main()
+if __name__ == "__main__":
+    main()
