@@ -83,7 +83,10 @@ static const char rules[] =
     "    client_header_timeout 10s;\n"
     "    client_body_timeout 5s;\n"
     "    send_timeout 15s;\n"
-    "    keepalive_timeout 30s;\n"
+    "    # A connection stays at one process, which an open at a mount that hangs can block. So "
+    "only\n"
+    "    # connections for many bytes stay.\n"
+    "    keepalive_timeout 0;\n"
     "    lingering_close off;\n"
     "    reset_timedout_connection on;\n"
     "    limit_conn gmsfs_client 32;\n"
@@ -221,7 +224,8 @@ static void put_kept_paths(const char *name, const char *paths, const char *sett
 #define JSON       TYPE("application/json")
 #define TEXT       TYPE("text/plain; charset=utf-8")
 #define LISTED     "            autoindex on;\n"
-#define SENT       "            sendfile on;\n"
+#define KEPT_OPEN  "            keepalive_timeout 30s;\n"
+#define SENT       "            sendfile on;\n" KEPT_OPEN
 /* A read of events returns 16 KiB at most, and nginx takes less than it asked for as a failure. */
 #define SMALL "            output_buffers 2 16k;\n"
 #define TRUSTED                               \
@@ -244,8 +248,8 @@ static void put_mount(const struct web_mount *mount, FILE *to)
     put_paths(name, STORE "/info", JSON TRUSTED, to);
     put_paths(name, STORE "/metadata(?:/.*)?", LISTED, to);
     put_paths(name, STORE "/(?:allocations|files)(?:/.*)?", LISTED SENT, to);
-    put_kept_paths(name, BY_ID "/pieces", TEXT, to);
-    put_kept_paths(name, BY_ID "/layout", "", to);
+    put_kept_paths(name, BY_ID "/pieces", TEXT KEPT_OPEN, to);
+    put_kept_paths(name, BY_ID "/layout", KEPT_OPEN, to);
     put_kept_paths(name, BY_ID "/(?:allocations/[0-9]+|files/.+)", SENT, to);
     fprintf(to,
             "\n        location /%s/ {\n"
