@@ -399,7 +399,7 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test check fault-test bench check-asan check-engines check-nodes soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
+.PHONY: demo test check fault-test bench check-asan check-engines check-nodes check-web soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -464,6 +464,14 @@ check-nodes:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
 	@O=$(O) GMSFS_NODES=1 tests/run 90-nodes
+
+# The page of `gmsfs web` in Chromium. SHOTS is where its screenshots go.
+SHOTS ?= $(O)/web
+check-web:
+	@scripts/deps web
+	@$(MAKE) --no-print-directory -j$(shell nproc) bats-needs
+	@mkdir -m 755 -p $(SHOTS)
+	@O=$(O) GMSFS_BROWSER=1 GMSFS_SHOTS=$(abspath $(SHOTS)) tests/run 37-page
 
 check-asan:
 	@scripts/deps $(test_deps)
@@ -572,6 +580,7 @@ help:
 	  '  make fuzz           every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
 	  '                      FUZZ="NAME..." picks some, JOBS=N at a time' \
 	  '  make check-nodes    nodes in network namespaces that pull a store from each other' \
+	  '  make check-web      the page of gmsfs web in Chromium; screenshots go to SHOTS=build/web' \
 	  '  make check-engines  real vLLM and SGLang engines, of the Pythons that GMSFS_TEST_PYTHON names, and releases' \
 	  '' 'On a GPU (device 0)' \
 	  '  make gpu-check      all tests on a real GPU, and tests that need hardware' \
