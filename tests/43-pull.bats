@@ -152,6 +152,7 @@ fails() {
     pulls fail=429:1000+retry=1+of=allocations plain
     pulls fail=503:2+retry=1+of=allocations
     pulls fail=503:2+retry=1
+    fails 'no node sends the contents: .*503 Service Unavailable' fail=503:1000+of=allocations
 }
 
 @test "a node that is silent or slow is left within seconds" {

@@ -25,8 +25,9 @@ static int status_error(unsigned status)
     case 416:
         return -ENODATA;
     case 429:
-    case 503:
         return -EBUSY;
+    case 503:
+        return -EAGAIN;
     default:
         return status >= 300 && status < 400 ? -ELOOP : -EIO;
     }

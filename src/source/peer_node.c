@@ -304,6 +304,8 @@ enum peer_result peer_node_result(int error)
         return PEER_GOOD;
     case -EBUSY:
         return PEER_FULL;
+    case -EAGAIN:
+        return PEER_SHUT;
     case -ETIMEDOUT:
         return PEER_LATE;
     case -EBADMSG:

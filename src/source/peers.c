@@ -35,6 +35,11 @@ static uint64_t pause_ms(unsigned failed)
     return least((uint64_t)FIRST_PAUSE_MS << doublings, PEERS_MOST_PAUSE_MS);
 }
 
+static bool is_refusal(enum peer_result result)
+{
+    return result == PEER_FULL || result == PEER_SHUT;
+}
+
 /* Leaves a full peer as long as it wants; longer, if it was full again: it serves others, which may
  * have the contents soon. */
 static void wait_for_room(struct peer *peer, uint64_t now_ms, uint64_t retry_ms)
@@ -105,6 +110,7 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
 
     if (peer->state == PEER_BARRED)
         return;
+    peer->is_full = result == PEER_FULL;
     if (result == PEER_GOOD) {
         peer->state = PEER_HAS;
         peer->until_ms = 0;
@@ -112,10 +118,8 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
         return;
     }
     leave(peer, now_ms, result);
-    if (result != PEER_FULL)
-        return;
-    wait_for_room(peer, now_ms, retry_ms);
-    peers->alive_ms = now_ms;
+    if (is_refusal(result))
+        wait_for_room(peer, now_ms, retry_ms);
 }
 
 bool peers_may_improve(const struct peers *peers)
@@ -190,8 +194,11 @@ size_t peers_next(struct peers *peers, uint64_t now_ms, size_t avoid, uint64_t *
     return PEERS_NONE;
 }
 
-static void note_good(struct peers *peers, struct peer *peer, uint64_t took_ms)
+static void note_good(struct peers *peers, struct peer *peer, uint64_t began_ms, uint64_t now_ms)
 {
+    uint64_t took_ms = now_ms - began_ms;
+
+    peers->alive_ms = now_ms;
     peers->times_ms[peers->times++ % PEERS_TIMES] = took_ms;
     peers->late = 0;
     peer->failed = peer->wrong = peer->full = 0;
@@ -227,15 +234,14 @@ void peers_end(struct peers *peers, size_t index, uint64_t began_ms, uint64_t no
     struct peer *peer = &peers->peer[index];
 
     peer->open--;
-    if (result == PEER_GOOD || result == PEER_FULL)
-        peers->alive_ms = now_ms;
+    peer->is_full = result == PEER_FULL;
     if (result == PEER_GOOD)
-        note_good(peers, peer, now_ms - began_ms);
+        note_good(peers, peer, began_ms, now_ms);
     if (result == PEER_LATE)
         note_late(peers, peer, began_ms, now_ms);
     if (peer->state != PEER_HAS)
         return;
-    if (result == PEER_FULL)
+    if (is_refusal(result))
         note_full(peer, now_ms, retry_ms);
     else if (result == PEER_WRONG && ++peer->wrong >= PEERS_WRONG)
         peer->state = PEER_BARRED;
@@ -281,12 +287,14 @@ uint64_t peers_deadline_ms(const struct peers *peers)
 
 bool peers_are_gone(const struct peers *peers, uint64_t now_ms, uint64_t patience_ms)
 {
-    bool is_hopeless = true;
+    bool is_hopeless = true, is_full = false;
 
     for (size_t i = 0; i < peers->count; i++) {
         if (peers->peer[i].open > 0)
             return false;
         is_hopeless &= peers->peer[i].state == PEER_BARRED;
+        is_full |= peers->peer[i].is_full;
     }
-    return is_hopeless || now_ms - peers->alive_ms > patience_ms;
+    return is_hopeless ||
+           now_ms - peers->alive_ms > (is_full ? PEERS_FULL_PATIENCE : 1u) * patience_ms;
 }

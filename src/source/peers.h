@@ -14,7 +14,8 @@
  *    are used; among these, pieces go where they are expected soonest. The others are spares.
  *  - A peer that fails is left for a growing time, then asked again whether it has the contents.
  *  - A full peer gets no more pieces at the same time than it took. One that took none is left
- *    alone as long as it wants.
+ *    alone as long as it wants. A peer that is shut (drained, in the hands of a writer) is treated
+ *    alike, but only a full one lengthens the patience, PEERS_FULL_PATIENCE times.
  *  - A piece that takes longer than peers_deadline_ms() counts as failed.
  *  - PEERS_WRONG pieces in a row with wrong bytes bar a peer for good.
  */
@@ -30,7 +31,9 @@
 #define PEERS_USED  4u
 #define PEERS_WRONG 2u
 #define PEERS_TIMES 63u /* durations that make the median */
-#define PEERS_NONE  SIZE_MAX
+
+#define PEERS_FULL_PATIENCE 10u
+#define PEERS_NONE          SIZE_MAX
 
 #define PEERS_LEAST_DEADLINE_MS 5000u
 #define PEERS_FIRST_DEADLINE_MS 20000u /* while no piece has come */
@@ -48,7 +51,8 @@ enum peer_state {
 /* How a question, or a piece, ended. */
 enum peer_result {
     PEER_GOOD,
-    PEER_FULL,  /* it refused for now */
+    PEER_FULL,  /* it refused for now: it sends others what it can */
+    PEER_SHUT,  /* it refused for now, and may send no one anything */
     PEER_LATE,  /* its time was over; of a piece alone */
     PEER_DEAD,  /* it does not answer, or the transfer broke */
     PEER_WRONG, /* the bytes have another sum; of a piece alone */
@@ -65,6 +69,7 @@ struct peer {
     unsigned failed;     /* in a row */
     unsigned wrong;      /* the same */
     unsigned full;       /* times that it took no piece since it sent one */
+    bool is_full;        /* its last result was PEER_FULL */
 };
 
 struct peers {
@@ -74,7 +79,7 @@ struct peers {
     size_t times;                   /* pieces that came */
     unsigned late;                  /* doublings of the deadline since a piece came */
     uint64_t late_ms;               /* time of the last doubling */
-    uint64_t alive_ms;              /* when a piece came, or a peer was full; at first the begin */
+    uint64_t alive_ms;              /* when a piece came; at first the begin */
 };
 
 /* count: 1..PEERS_MAX. */
@@ -107,7 +112,8 @@ void peers_bar(struct peers *peers, size_t peer);
  * median, at least PEERS_LEAST_DEADLINE_MS. Doubles for each round of pieces that were all late. */
 uint64_t peers_deadline_ms(const struct peers *peers);
 
-/* True if no peer will send another piece: all are barred, or none was alive for patience_ms. */
+/* Returns true if no peer will send another piece: all are barred, or none sent one for
+ * patience_ms; for PEERS_FULL_PATIENCE times as long while a peer is full. */
 bool peers_are_gone(const struct peers *peers, uint64_t now_ms, uint64_t patience_ms);
 
 #endif

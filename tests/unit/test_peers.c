@@ -249,6 +249,33 @@ TAP_TEST(peers_are_gone_after_the_patience_without_a_sign_of_life)
     check(!peers_are_gone(&peers, now + 10, 10));
 }
 
+/* Refuses all pieces for so many seconds. */
+static void refuse_for(uint64_t seconds, enum peer_result result)
+{
+    for (uint64_t until = now + 1000 * seconds; now < until; now += 1000)
+        if (next(PEERS_NONE) == 0)
+            end(0, 0, result);
+}
+
+TAP_TEST(peers_that_refuse_for_ever_are_gone)
+{
+    begin(1);
+    refuse_for(29, PEER_SHUT);
+    check(!peers_are_gone(&peers, now, 30000));
+    refuse_for(3, PEER_SHUT);
+    check(peers_are_gone(&peers, now, 30000));
+    begin(1);
+    refuse_for(32, PEER_FULL);
+    check(!peers_are_gone(&peers, now, 30000)); /* it sends to others */
+    refuse_for(270, PEER_FULL);
+    check(peers_are_gone(&peers, now, 30000));
+    begin(1);
+    refuse_for(32, PEER_FULL);
+    peers.peer[0].state = PEER_ASKED;
+    peers_answered(&peers, 0, now, now, PEER_SHUT, 0);
+    check(peers_are_gone(&peers, now, 30000)); /* full no longer */
+}
+
 /* ---- a pull of many pieces ------------------------------------------------------------------ */
 
 #define THREADS 8
