@@ -283,6 +283,19 @@ entry_says() { # PID REGEX
     done < <(sed -n 's/^  - //p' "$ROOT/packaging/kubernetes/kustomization.yaml")
 }
 
+@test "the engine's pod trusts the nodes' authority in the pull, and the system's in the load from the hub" {
+    local file=$ROOT/packaging/kubernetes/engine.yaml
+    unset CURL_CA_BUNDLE
+    mkdir "$T/bin"
+    printf '%s\n' '#!/bin/sh' 'echo "$1 ${CURL_CA_BUNDLE-}"' '[ "$1" = load ]' >"$T/bin/gmsfs"
+    chmod +x "$T/bin/gmsfs"
+    assert_eq "$(grep -c 'name: CURL_CA_BUNDLE' "$file")" 0 'of both commands'
+    # The scalar of args, which YAML folds into a line.
+    sed -n '/^ *- .*gmsfs pull/,/^ *env:/{/env:/!p}' "$file" | sed 's/^ *- //' | tr -s '\n ' ' ' >"$T/command"
+    GMSFS_STORE=/store MODEL=hf://a/b PATH=$T/bin:$PATH run_logged -0 sh "$T/command"
+    assert_eq "$output" $'pull /etc/gmsfs/ca/ca.crt\nload ' 'authorities'
+}
+
 @test "the container's entry point waits for all mounts, then serves them" {
     requires nginx curl
     local port server
