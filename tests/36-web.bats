@@ -254,8 +254,12 @@ END
     ask 404 ui/none.html
     ask 200 ui/mounts.json
     stop_serving
-    mkdir -p "$T/usr/bin" "$T/usr/share/gmsfs"
+    mkdir -p "$T/usr/bin" "$T/usr/share/gmsfs" "$T/usr/web" "$T/web"
     cp "$GMSFS" "$T/usr/bin/gmsfs"
+    echo secret | tee "$T/usr/web/page.js" >"$T/web/page.js" # directories of other programs
+    GMSFS=$T/usr/bin/gmsfs serve host="$M"
+    ask 404 ui/page.js
+    stop_serving
     cp -r "$T/pages" "$T/usr/share/gmsfs/web"
     GMSFS=$T/usr/bin/gmsfs serve host="$M"
     ask 200 ui/page.js

@@ -150,17 +150,25 @@ static int web_take_log(const char *path, const char **at)
     return CLI_OK;
 }
 
-/* Finds the pages of this program: installed, or of the tree that it was built in. */
+/* Finds the pages of this program: installed, or of the tree that it was built in. Beside an
+ * installed program, "../web" is a directory of something else. */
 static char *web_find_pages(void)
 {
-    static const char *const places[] = {"../share/gmsfs/web", "../web", "../../web"};
+    static const struct {
+        const char *pages, *proof; /* a file that only our tree has; NULL: none is needed */
+    } places[] = {{"../share/gmsfs/web", NULL},
+                  {"../web", "../src/web/config.c"},
+                  {"../../web", "../../src/web/config.c"}};
     char program[PATH_MAX], path[PATH_MAX + 32], *found = NULL;
     ssize_t bytes = readlink("/proc/self/exe", program, sizeof(program) - 1);
 
     program[bytes > 0 ? bytes : 0] = '\0';
     *(strrchr(program, '/') ? strrchr(program, '/') : program) = '\0';
     for (size_t i = 0; !found && program[0] && i < sizeof(places) / sizeof(places[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s", program, places[i]);
+        snprintf(path, sizeof(path), "%s/%s", program, places[i].proof ? places[i].proof : "");
+        if (access(path, F_OK) != 0)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", program, places[i].pages);
         found = realpath(path, NULL);
     }
     return found;
