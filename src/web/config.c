@@ -20,6 +20,8 @@
 
 #define DOLLAR "${gmsfs_dollar}"
 
+#define NAMES_A_STRING 32u /* of WEB_MAX_NAME letters, quoted: below 4096 bytes */
+
 static const char variables[] =
     "# A '$' in a path, which nginx can write in no other way.\n"
     "geo $gmsfs_dollar {\n"
@@ -259,15 +261,20 @@ static void put_mount(const struct web_mount *mount, FILE *to)
             name);
 }
 
-/* The list of mounts, as JSON; names need no escapes. */
+/* The list of mounts, as JSON; names need no escapes. nginx takes strings of 4096 bytes at most. */
 static void put_list(const struct web *web, FILE *to)
 {
     fputs("\n    location = /" WEB_PAGES "/mounts.json {\n        types { }\n"
-          "        default_type application/json;\n        return 200 '[",
+          "        default_type application/json;\n        set $gmsfs_mounts '[",
           to);
-    for (size_t i = 0; i < web->mount_count; i++)
-        fprintf(to, "%s\"%s\"", i ? ", " : "", web->mounts[i].name);
-    fputs("]\\n';\n    }\n", to);
+    for (size_t i = 0; i < web->mount_count; i++) {
+        if (i > 0)
+            fputs(", ", to);
+        if (i > 0 && i % NAMES_A_STRING == 0)
+            fputs("';\n        set $gmsfs_mounts '$gmsfs_mounts", to);
+        fprintf(to, "\"%s\"", web->mounts[i].name);
+    }
+    fputs("';\n        return 200 '$gmsfs_mounts]\\n';\n    }\n", to);
 }
 
 static void put_pages(const struct web *web, FILE *to)

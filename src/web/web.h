@@ -27,7 +27,7 @@ struct web_mount {
 
 struct web {
     const struct web_mount *mounts;
-    size_t mount_count;
+    size_t mount_count; /* 1 or more */
     const char *listen; /* ADDRESS:PORT with a numeric address, [ADDRESS]:PORT of IPv6 */
     bool is_loopback;   /* that address is the machine's own */
     const char *cert, *key, *client_ca; /* absolute paths without '$', or NULL */

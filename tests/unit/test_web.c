@@ -8,11 +8,8 @@
 static char *written;
 static size_t written_bytes;
 
-static const char *write_one(const char *name, const char *path, const struct web_process *process)
+static void write_service(const struct web *web, const struct web_process *process)
 {
-    struct web_mount mount = {.name = name, .path = path};
-    struct web web = {
-        .mounts = &mount, .mount_count = 1, .listen = "127.0.0.1:1", .is_loopback = true};
     FILE *to;
 
     free(written);
@@ -20,16 +17,53 @@ static const char *write_one(const char *name, const char *path, const struct we
     to = open_memstream(&written, &written_bytes);
     require(to != NULL);
     if (process)
-        web_write_all(&web, process, to);
+        web_write_all(web, process, to);
     else
-        web_write(&web, to);
+        web_write(web, to);
     require(fclose(to) == 0);
+}
+
+static const char *write_one(const char *name, const char *path, const struct web_process *process)
+{
+    struct web_mount mount = {.name = name, .path = path};
+    struct web web = {
+        .mounts = &mount, .mount_count = 1, .listen = "127.0.0.1:1", .is_loopback = true};
+
+    write_service(&web, process);
     return written;
 }
 
 static bool has(const char *text)
 {
     return strstr(written, text) != NULL;
+}
+
+static size_t longest_line(void)
+{
+    size_t longest = 0, bytes;
+
+    for (const char *line = written; *line; line += bytes + (line[bytes] == '\n')) {
+        bytes = strcspn(line, "\n");
+        longest = bytes > longest ? bytes : longest;
+    }
+    return longest;
+}
+
+/* nginx refuses a string of more than 4096 bytes. */
+TAP_TEST(the_longest_list_of_mounts_is_in_short_strings)
+{
+    static char names[256][WEB_MAX_NAME + 1];
+    static struct web_mount mounts[256];
+    struct web web = {.mounts = mounts, .mount_count = 256, .listen = "127.0.0.1:1"};
+
+    for (unsigned i = 0; i < 256; i++) {
+        snprintf(names[i], sizeof(names[i]), "%0*u", (int)WEB_MAX_NAME, i);
+        mounts[i] = (struct web_mount){.name = names[i], .path = "/x"};
+    }
+    write_service(&web, NULL);
+    check(longest_line() < 4096);
+    for (unsigned i = 0; i < 256; i++)
+        check(has(names[i]));
 }
 
 TAP_TEST(odd_letters_of_a_path_are_quoted)
