@@ -202,10 +202,19 @@ no_answer() {
     ! curl -s -o /dev/null "$SERVED/"
 }
 
+# has_new_workers PIDS: nginx has other processes than these
+has_new_workers() {
+    [[ $(cat "/proc/$SERVER/task/$SERVER/children") != "$1" ]]
+}
+
 @test "a server that is killed leaves no process and no file" {
     start_weights size=64M
     serve host="$M"
-    sleep 4 # it has seen its processes
+    local old
+    old=$(cat "/proc/$SERVER/task/$SERVER/children")
+    kill -HUP "$SERVER"
+    wait_until 5 has_new_workers "$old"
+    sleep 1 # far below the 3 seconds between two looks for writers
     kill -KILL "$SERVER"
     wait_exit "$SERVER"
     SERVER=''

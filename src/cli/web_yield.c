@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #define LOOK_EVERY_S 3
+#define TICK_MS      100 /* between two looks for new processes of nginx */
 #define LOOK_MS      2000
 #define MAX_STORES   64u
 #define MAX_WORKERS  (4 * WEB_WORKERS) /* those of two reloads, and more */
@@ -34,6 +35,7 @@
 
 /* The processes of nginx; pidfds, because a number would soon be another process's. */
 struct yield_workers {
+    char list[512]; /* their numbers, as the kernel lists them */
     pid_t pids[MAX_WORKERS];
     int fds[MAX_WORKERS];
     size_t count;
@@ -47,17 +49,22 @@ struct yield_stores {
 
 /* ---- what nginx reads ----------------------------------------------------------------------- */
 
+/* Keeps the processes as they were once nginx has ended: then its list is empty. */
 static void yield_note_workers(struct yield_workers *workers, pid_t nginx)
 {
-    SCOPED_FILE FILE *children = NULL;
-    char path[64];
+    char path[64], list[sizeof(workers->list)] = "", *at = list, *end;
+    SCOPED_CLOSE int children = -1;
     long pid;
 
+    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)nginx, (long)nginx);
+    children = open(path, O_RDONLY | O_CLOEXEC);
+    if (children < 0 || read(children, list, sizeof(list) - 1) <= 0 || getppid() != nginx ||
+        strcmp(list, workers->list) == 0)
+        return;
+    memcpy(workers->list, list, sizeof(list));
     while (workers->count > 0)
         close(workers->fds[--workers->count]);
-    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)nginx, (long)nginx);
-    children = fopen(path, "re");
-    while (children && workers->count < MAX_WORKERS && fscanf(children, "%ld", &pid) == 1) {
+    for (; workers->count < MAX_WORKERS && (pid = strtol(at, &end, 10)) > 0; at = end) {
         int fd = pid == getpid() ? -1 : (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 
         if (fd < 0)
@@ -193,16 +200,18 @@ static bool yield_has_begun(const char *directory)
     return fd >= 0 && faccessat(fd, "nginx.pid", F_OK, 0) == 0;
 }
 
-/* Waits that long; true if nginx has ended. */
-static bool yield_wait(pid_t nginx, unsigned seconds)
+/* Waits that long, and notes new processes meanwhile; true if nginx has ended. */
+static bool yield_wait(struct yield_workers *workers, pid_t nginx, unsigned seconds)
 {
-    struct timespec time = {.tv_sec = seconds};
+    struct timespec tick = {.tv_nsec = TICK_MS * 1000000};
     sigset_t signals;
 
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR2);
-    if (getppid() == nginx)
-        sigtimedwait(&signals, NULL, &time);
+    for (unsigned ticks = seconds * 1000 / TICK_MS; ticks > 0 && getppid() == nginx; ticks--) {
+        sigtimedwait(&signals, NULL, &tick);
+        yield_note_workers(workers, nginx);
+    }
     return getppid() != nginx;
 }
 
@@ -217,14 +226,13 @@ void web_stand_beside(const struct web *web, const char *directory, uid_t uid, p
     sigprocmask(SIG_SETMASK, &signals, NULL);
     prctl(PR_SET_PDEATHSIG, SIGUSR2);
     prctl(PR_SET_NAME, "gmsfs-web");
-    while (!yield_wait(nginx, LOOK_EVERY_S)) {
-        yield_note_workers(&workers, nginx);
+    while (!yield_wait(&workers, nginx, LOOK_EVERY_S)) {
         was_in_the_way = is_in_the_way;
         is_in_the_way = yield_is_in_the_way(web, &workers, uid);
         if (!is_in_the_way || !was_in_the_way || !yield_has_begun(directory) || getppid() != nginx)
             continue;
         kill(nginx, SIGHUP);
-        if (yield_wait(nginx, WEB_CUT_AFTER_S))
+        if (yield_wait(&workers, nginx, WEB_CUT_AFTER_S))
             break;
     }
     yield_end_workers(&workers);
