@@ -9,6 +9,7 @@
  * this rule and without an end, so they are ended.
  */
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/file_io.h"
 #include "base/scope.h"
 #include "cli/cli.h"
@@ -18,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +31,7 @@
 #define LOOK_EVERY_S 3
 #define TICK_MS      100 /* between two looks for new processes of nginx */
 #define LOOK_MS      2000
-#define MAX_STORES   64u
+#define MAX_STORES   512u              /* answers at a time, as config.c bounds them */
 #define MAX_WORKERS  (4 * WEB_WORKERS) /* those of two reloads, and more */
 #define MOST_BYTES   (16u << 20)
 
@@ -41,9 +43,10 @@ struct yield_workers {
     size_t count;
 };
 
-/* Paths of the texts `sessions` of the stores that nginx reads. */
+/* Paths of the texts `sessions` of the stores that nginx reads, and their mounts. */
 struct yield_stores {
     char *paths[MAX_STORES];
+    const struct web_mount *mounts[MAX_STORES];
     size_t count;
 };
 
@@ -92,8 +95,10 @@ static void yield_note_store(struct yield_stores *stores, const struct web *web,
                 free(path);
                 path = NULL;
             }
-        if (path)
+        if (path) {
+            stores->mounts[stores->count] = &web->mounts[i];
             stores->paths[stores->count++] = path;
+        }
     }
 }
 
@@ -124,23 +129,80 @@ static int yield_note_stores(struct yield_stores *stores, const struct web *web,
 
 /* ---- writers that wait ---------------------------------------------------------------------- */
 
+/* A look at the stores of one mount. */
 struct yield_look {
-    const char *path;
+    const struct yield_stores *stores;
+    const struct web_mount *mount;
     uid_t uid;
+    struct child *child; /* NULL: none was started */
+    int from;
 };
+
+static bool yield_waits(const char *path, uid_t uid)
+{
+    SCOPED_FILE FILE *in = fopen(path, "re");
+    SCOPED_FREE char *text = NULL;
+    size_t room = 0;
+
+    return in && getdelim(&text, &room, '\0', in) > 0 && room <= MOST_BYTES &&
+           web_is_in_the_way(text, uid);
+}
 
 /* Writes 1 if a writer waits for this server; runs in a child, which may hang in the mount. */
 static void yield_look(const void *context, int to)
 {
     const struct yield_look *look = context;
-    SCOPED_FILE FILE *in = fopen(look->path, "re");
-    SCOPED_FREE char *text = NULL;
-    size_t room = 0;
-    int found = in && getdelim(&text, &room, '\0', in) > 0 && room <= MOST_BYTES &&
-                web_is_in_the_way(text, look->uid);
+    int found = 0;
 
+    for (size_t i = 0; !found && i < look->stores->count; i++)
+        found = look->stores->mounts[i] == look->mount &&
+                yield_waits(look->stores->paths[i], look->uid);
     if (write(to, &found, sizeof(found)) != sizeof(found))
         _exit(EXIT_FAILURE);
+}
+
+static bool yield_has_mount(const struct yield_stores *stores, const struct web_mount *mount)
+{
+    for (size_t i = 0; i < stores->count; i++)
+        if (stores->mounts[i] == mount)
+            return true;
+    return false;
+}
+
+/* Reads the look's answer, if it is there by that time. */
+static bool yield_finish(struct yield_look *look, uint64_t until_ms)
+{
+    struct pollfd said = {.fd = look->from, .events = POLLIN};
+    uint64_t now_ms = clock_now_ms();
+    int found = 0;
+
+    if (!look->child)
+        return false;
+    if (poll(&said, 1, now_ms < until_ms ? (int)(until_ms - now_ms) : 0) <= 0 ||
+        read(look->from, &found, sizeof(found)) != sizeof(found))
+        found = 0;
+    close(look->from);
+    child_end(look->child);
+    return found != 0;
+}
+
+/* Looks at all mounts at the same time, so that one that hangs keeps no other waiting. */
+static bool yield_look_at_all(const struct web *web, const struct yield_stores *stores, uid_t uid)
+{
+    SCOPED_FREE struct yield_look *looks = calloc(web->mount_count, sizeof(*looks));
+    uint64_t until_ms = clock_now_ms() + LOOK_MS;
+    bool is_found = false;
+
+    for (size_t i = 0; looks && i < web->mount_count; i++) {
+        looks[i] =
+            (struct yield_look){.stores = stores, .mount = &web->mounts[i], .uid = uid, .from = -1};
+        if (!yield_has_mount(stores, looks[i].mount) ||
+            child_start(&looks[i].child, yield_look, &looks[i], &looks[i].from) != 0)
+            looks[i].child = NULL;
+    }
+    for (size_t i = 0; looks && i < web->mount_count; i++)
+        is_found = yield_finish(&looks[i], until_ms) || is_found;
+    return is_found;
 }
 
 /* True if a writer waits for a store that nginx reads. */
@@ -149,7 +211,7 @@ static bool yield_is_in_the_way(const struct web *web, const struct yield_worker
 {
     static bool has_told;
     struct yield_stores stores = {.count = 0};
-    bool is_in_the_way = false;
+    bool is_in_the_way;
 
     for (size_t i = 0; i < workers->count; i++) {
         if (yield_note_stores(&stores, web, workers->pids[i]) != -EACCES || has_told)
@@ -159,14 +221,9 @@ static bool yield_is_in_the_way(const struct web *web, const struct yield_worker
             "clients can keep writers waiting; start the server as its own user");
         has_told = true;
     }
-    for (size_t i = 0; i < stores.count; i++) {
-        struct yield_look look = {.path = stores.paths[i], .uid = uid};
-        int found = 0;
-
-        if (!is_in_the_way && child_ask(yield_look, &look, LOOK_MS, &found) == 0)
-            is_in_the_way = found != 0;
+    is_in_the_way = yield_look_at_all(web, &stores, uid);
+    for (size_t i = 0; i < stores.count; i++)
         free(stores.paths[i]);
-    }
     return is_in_the_way;
 }
 
