@@ -141,11 +141,12 @@ struct yield_look {
 static bool yield_waits(const char *path, uid_t uid)
 {
     SCOPED_FILE FILE *in = fopen(path, "re");
-    SCOPED_FREE char *text = NULL;
-    size_t room = 0;
+    SCOPED_FREE char *text = malloc(MOST_BYTES + 1);
 
-    return in && getdelim(&text, &room, '\0', in) > 0 && room <= MOST_BYTES &&
-           web_is_in_the_way(text, uid);
+    if (!in || !text)
+        return false;
+    text[fread(text, 1, MOST_BYTES, in)] = '\0';
+    return web_is_in_the_way(text, uid);
 }
 
 /* Writes 1 if a writer waits for this server; runs in a child, which may hang in the mount. */
