@@ -6,9 +6,9 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# serve [OPTION...] [NAME=]MOUNT...: sets SERVED, the server's address, PORT, and SERVER, its pid. A test may set SERVE_AT,
+# serve [OPTION...] [NAME=]MOUNT...: sets SERVED, the server's address, PORT, SERVER, its pid, and SERVED_DIR, its directory. A test may set SERVE_AT,
 # an address other than 127.0.0.1, the array SERVE_VIA, words before the command, and SCHEME to https.
-SERVER='' SERVE_AT=127.0.0.1 SCHEME=http SERVE_VIA=()
+SERVER='' SERVED_DIR='' SERVE_AT=127.0.0.1 SCHEME=http SERVE_VIA=()
 serve() {
     local try
     requires nginx curl python3 || return 1
@@ -17,7 +17,11 @@ serve() {
         TMPDIR=$T spawn "${SERVE_VIA[@]}" "$GMSFS" web --user nobody --listen "$SERVE_AT:$PORT" "$@"
         SERVER=$SPAWNED
         SERVED=$SCHEME://127.0.0.1:$PORT
-        wait_until 10 server_decided && process_lives "$SERVER" && return
+        if wait_until 10 server_decided && process_lives "$SERVER"; then
+            SERVED_DIR=$(tr '\0' ' ' <"/proc/$SERVER/cmdline" | sed -n 's/.* -p \([^ ]*\) .*/\1/p')
+            [[ -n $SERVED_DIR ]] || fail 'the command line of nginx names no directory'
+            return
+        fi
         output_of "$SERVER" | grep -q 'Address already in use' || break
     done
     output_of "$SERVER" >&2

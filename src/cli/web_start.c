@@ -139,10 +139,12 @@ static char *web_find_nginx(void)
     return NULL;
 }
 
-/* Makes a directory that only the starting user can look into. free(3) it; NULL after the error. */
+/* Makes a directory that only the starting user can look into. free(3) it; NULL after the error. A
+ * TMPDIR that root got from a user (sudo -E) is not used: its owner could put another directory in
+ * place of this one, and nginx reads the configuration at each reload. */
 static char *web_make_directory(void)
 {
-    const char *temporary = getenv("TMPDIR");
+    const char *temporary = geteuid() == 0 ? NULL : getenv("TMPDIR");
     char *path;
 
     if (!temporary || temporary[0] != '/')

@@ -241,7 +241,7 @@ static void yield_clean(const char *directory)
 {
     static const char *const files[] = {"nginx.conf", "nginx.pid"};
     static const char *const directories[] = {"body", "proxy", "fastcgi", "uwsgi", "scgi"};
-    SCOPED_CLOSE int fd = open(directory, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    SCOPED_CLOSE int fd = open(directory, O_DIRECTORY | O_NOFOLLOW | O_RDONLY | O_CLOEXEC);
 
     for (size_t i = 0; fd >= 0 && i < sizeof(files) / sizeof(files[0]); i++)
         unlinkat(fd, files[i], 0);
@@ -253,7 +253,7 @@ static void yield_clean(const char *directory)
 /* True once nginx has written its number, by when it handles signals. */
 static bool yield_has_begun(const char *directory)
 {
-    SCOPED_CLOSE int fd = open(directory, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    SCOPED_CLOSE int fd = open(directory, O_DIRECTORY | O_NOFOLLOW | O_RDONLY | O_CLOEXEC);
 
     return fd >= 0 && faccessat(fd, "nginx.pid", F_OK, 0) == 0;
 }
