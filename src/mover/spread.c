@@ -361,7 +361,7 @@ static int batch_run(struct batch *batch)
         return -ENOMEM;
     }
     for (size_t i = 0; i < count; i++)
-        batch->outputs[i].fd = -1;
+        batch->outputs[i] = (struct output){.fd = -1, .sink.direct_fd = -1};
     for (size_t i = 0; !error && i < batch->spread->target_count; i++)
         if (target_is_file(&batch->spread->targets[i]))
             error = batch_open_files(batch, i, fds);

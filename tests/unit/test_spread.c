@@ -294,6 +294,38 @@ TAP_TEST(a_file_that_cannot_be_written_is_named)
     end(staging);
 }
 
+static int get_closed(void *context, size_t target, size_t item, size_t count, int *fds)
+{
+    int error = get_files(context, target, item, count, fds);
+
+    for (size_t i = 0; !error && i < count; i++)
+        close(fds[i]);
+    return error;
+}
+
+TAP_TEST(files_that_cannot_be_used_close_no_descriptor_of_others)
+{
+    struct staging_memory memory[2], host;
+    struct staging *staging = begin(LAZY, memory);
+    struct side source, side;
+    struct copy copy = {.sides = &side, .ticks_left = MOST_TICKS, .flags = O_RDWR};
+    struct spread_target target = {&host, NULL, false};
+    struct spread spread = make_spread(staging, &host, &source, &copy);
+
+    open_host(staging, &host);
+    make_host(&source);
+    make_host(&side);
+    require(fcntl(STDIN_FILENO, F_GETFD) >= 0);
+    spread.targets = &target;
+    spread.target_count = 1;
+    spread.get = get_closed;
+    check_int(spread_run(&spread), -EBADF);
+    check(fcntl(STDIN_FILENO, F_GETFD) >= 0);
+    drop_host(&source);
+    drop_host(&side);
+    end(staging);
+}
+
 TAP_TEST(a_tick_ends_the_copy)
 {
     struct staging_memory memory[2], host;
