@@ -197,6 +197,12 @@ static unsigned test_threads(void *state)
     return 4;
 }
 
+static bool test_is_slow(void *state)
+{
+    (void)state;
+    return true;
+}
+
 const struct source_backend source_test = {.open = test_open,
                                            .close = test_close,
                                            .is_tree = test_is_tree,
@@ -206,4 +212,5 @@ const struct source_backend source_test = {.open = test_open,
                                            .read = test_read,
                                            .check = test_check,
                                            .cancel = test_cancel,
-                                           .threads = test_threads};
+                                           .threads = test_threads,
+                                           .is_slow = test_is_slow};

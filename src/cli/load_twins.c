@@ -44,7 +44,7 @@ static bool twins_have_same_plan(const struct pack_plan *one, const struct pack_
 /* Files in the page cache are read as quickly as memory is copied. */
 void load_find_twins(struct load *loads, size_t count)
 {
-    if (source_threads(loads->source, 0) == 0)
+    if (!source_is_slow(loads->source))
         return;
     for (struct load *load = loads + 1; load < loads + count; load++)
         for (struct load *first = loads; !load->twin && first < load; first++)

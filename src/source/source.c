@@ -539,6 +539,16 @@ uint64_t source_threads(const struct source *source, uint64_t asked)
     return asked ? asked : most;
 }
 
+bool source_is_slow(const struct source *source)
+{
+    bool is_slow = false;
+
+    for (size_t i = 0; i < KINDS && source->used[i].backend; i++)
+        is_slow |= source->used[i].backend->is_slow &&
+                   source->used[i].backend->is_slow(source->used[i].state);
+    return is_slow;
+}
+
 /* ---- bytes of this process ----------------------------------------------------------------- */
 
 static void memory_drop(void *state, struct source_item *item)

@@ -216,5 +216,8 @@ void source_prepare(struct source *source, enum direct_use direct, uint64_t read
                     uint64_t taken_bytes);
 /* Returns `asked`; if that is 0 (as many as are best), more if the files are far or on a disk. */
 uint64_t source_threads(const struct source *source, uint64_t asked);
+/* Returns true if reading a file again takes longer than copying memory: the files are far, or are
+ * read past the page cache. After source_prepare. */
+bool source_is_slow(const struct source *source);
 
 #endif

@@ -61,6 +61,8 @@ struct source_backend {
     /* The least number of threads that read the files well; 0: as many as the processors. NULL: 0.
      * After prepare(). */
     unsigned (*threads)(void *state);
+    /* As source_is_slow. NULL: never. After prepare(). */
+    bool (*is_slow)(void *state);
 };
 
 extern const struct source_backend source_files; /* paths */

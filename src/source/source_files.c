@@ -342,6 +342,13 @@ static unsigned files_threads(void *state)
     return (unsigned)direct_threads(0, files->use != DIRECT_NEVER);
 }
 
+static bool files_is_slow(void *state)
+{
+    const struct source_files *files = state;
+
+    return files->use != DIRECT_NEVER;
+}
+
 const struct source_backend source_files = {.open = files_open,
                                             .close = files_close,
                                             .is_tree = files_is_tree,
@@ -353,4 +360,5 @@ const struct source_backend source_files = {.open = files_open,
                                             .read = files_read,
                                             .copy = files_copy,
                                             .prepare = files_prepare,
-                                            .threads = files_threads};
+                                            .threads = files_threads,
+                                            .is_slow = files_is_slow};

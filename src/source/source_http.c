@@ -31,4 +31,5 @@ const struct source_backend source_http = {
     .copy = remote_copy,
     .cancel = remote_cancel,
     .threads = remote_threads,
+    .is_slow = remote_is_slow,
 };

@@ -568,4 +568,5 @@ const struct source_backend source_hub = {
     .cancel = remote_cancel,
     .prepare = hub_prepare,
     .threads = remote_threads,
+    .is_slow = remote_is_slow,
 };

@@ -58,6 +58,12 @@ unsigned remote_threads(void *state)
     return REMOTE_THREADS;
 }
 
+bool remote_is_slow(void *state)
+{
+    (void)state;
+    return true;
+}
+
 bool remote_is_file_name(const char *name)
 {
     static const char *const ends[] = {".safetensors", ".gguf", ".json", ".bin", ".txt", ".model"};

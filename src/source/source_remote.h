@@ -46,5 +46,6 @@ int remote_copy(void *state, const struct source_item *item, uint64_t offset_byt
 int remote_check(void *state, const struct source_item *item, struct failure *failure);
 void remote_cancel(void *state);
 unsigned remote_threads(void *state);
+bool remote_is_slow(void *state);
 
 #endif

@@ -296,4 +296,5 @@ const struct source_backend source_s3 = {
     .check = remote_check,
     .cancel = remote_cancel,
     .threads = remote_threads,
+    .is_slow = remote_is_slow,
 };

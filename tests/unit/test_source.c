@@ -196,6 +196,21 @@ TAP_TEST(a_file_beside_another_is_found_with_and_without_a_tree)
     remove_files();
 }
 
+TAP_TEST(files_past_the_page_cache_are_slow_on_any_number_of_processors)
+{
+    struct source *source = source_open();
+    size_t file;
+
+    make_files();
+    require(source_add(source, directory, "a.bin", 0, &file, &failure) == 0);
+    source_prepare(source, DIRECT_NEVER, FILE_BYTES, 0);
+    check(!source_is_slow(source));
+    source_prepare(source, DIRECT_ALWAYS, FILE_BYTES, 0);
+    check(source_is_slow(source));
+    source_close(source);
+    remove_files();
+}
+
 TAP_TEST(a_file_that_was_added_before_keeps_its_number_unless_a_flag_is_new)
 {
     struct source *source = source_open();
