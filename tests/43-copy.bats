@@ -64,6 +64,18 @@ same_everywhere() { # PATH...: stores of any mounts
     diff -r "$T/model" "$OTHER/kept/files"
 }
 
+# Three stores of 16 allocations are more files than this process may open.
+@test "a low limit of open files makes the batches smaller" {
+    start_two size=256M
+    bash -c 'exec 4<>"$1/lock"
+        for n in {1..16}; do
+            head -c 70000 /dev/urandom >"$1/allocations/more$n"
+        done
+        echo >"$1/commit"' _ "$M/weights"
+    run_logged -0 bash -c 'ulimit -n 48; exec "$@"' _ "$GMSFS" copy -q "$M/weights" "$M/a" "$M/b" "$OTHER/c"
+    same_everywhere "$M/a" "$M/b" "$OTHER/c"
+}
+
 @test "stores that cannot be copied to are refused, and nothing is touched" {
     start_two
     mkdir "$M/old"

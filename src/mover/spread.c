@@ -9,9 +9,11 @@
 #include "mover/staging_parts.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +21,8 @@
  * buffer. */
 #define STEP_TO_FILES_BYTES ((size_t)128 << 10)
 #define STEP_BYTES          ((size_t)1 << 20)
+/* Of RLIMIT_NOFILE, for the calls that open files and for the libraries. */
+#define SPARE_DESCRIPTORS 8u
 
 /* Memory of one item of one target, if it is a file. */
 struct output {
@@ -373,10 +377,28 @@ static int batch_run(struct batch *batch)
     return error;
 }
 
+/* Returns the most items of one batch: the files of all targets are open at the same time. */
+static size_t count_at_once(const struct spread *spread)
+{
+    SCOPED_CLOSE int lowest = open("/", O_PATH | O_CLOEXEC);
+    size_t files = count_ours(spread, true);
+    rlim_t taken, each;
+    struct rlimit limit;
+
+    if (files == 0)
+        return spread->item_count;
+    if (lowest < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return 1;
+    taken = (rlim_t)lowest + SPARE_DESCRIPTORS;
+    each = limit.rlim_cur > taken ? (limit.rlim_cur - taken) / files : 0;
+    each = each < spread->at_once ? each : spread->at_once;
+    return each < 1 ? 1 : (size_t)each;
+}
+
 static int spread_by_threads(struct spread *spread, uint64_t done_bytes)
 {
     size_t ours = count_ours(spread, false);
-    size_t most = count_ours(spread, true) ? spread->at_once : spread->item_count;
+    size_t most = count_at_once(spread);
     struct batch batch = {.spread = spread, .before_bytes = done_bytes};
     int error = 0;
 

@@ -35,7 +35,7 @@ struct spread {
     struct spread_target *targets;
     size_t target_count;
     uint64_t threads; /* 0: as many as are best */
-    size_t at_once;   /* most items that get() is asked for */
+    size_t at_once;   /* most items that get() is asked for; fewer where RLIMIT_NOFILE is low */
 
     /* Opens `count` files of a target's memory, from an item on; the descriptors are closed here. A
      * negative errno stops all, and spread_run returns it. */
