@@ -81,14 +81,9 @@ static int hop_result(const struct hop *hop, const char *call, enum drv_result r
     return staging_fail(hop->device, DOING_RELAY, text, error);
 }
 
-static int hop_enter(const struct hop *hop)
-{
-    return CALL(hop, cuCtxSetCurrent, (cuda_device(hop->device)->context));
-}
-
 static int hop_begin(struct hop *hop)
 {
-    int error = hop_enter(hop);
+    int error = staging_cuda_enter(hop->device);
 
     if (!error)
         error = CALL(hop, cuStreamCreate, (&hop->stream, DRV_STREAM_NON_BLOCKING));
@@ -101,7 +96,7 @@ static int hop_begin(struct hop *hop)
 static int hop_end(struct hop *hop)
 {
     const struct drv *driver = cuda_device(hop->device)->driver;
-    int error = hop_enter(hop);
+    int error = staging_cuda_enter(hop->device);
 
     if (error || !hop->stream)
         return error;
@@ -127,7 +122,7 @@ static int hop_ask(const struct run *run, size_t index, size_t item, uint64_t of
     const struct relay_stop *stops = run->relay->stops;
     const struct hop *hop = &run->hops[index];
     size_t slot = run->blocks % RELAY_DEPTH, from = stops[index].from;
-    int error = hop_enter(hop);
+    int error = staging_cuda_enter(hop->device);
 
     if (!error && from > 0)
         error = CALL(hop, cuStreamWaitEvent, (hop->stream, run->hops[from].arrived[slot], 0));
@@ -146,7 +141,7 @@ static int run_await_slot(struct run *run, size_t slot)
     if (run->in_flight[slot] == 0)
         return 0;
     for (size_t i = 1; !error && i < run->relay->stop_count; i++) {
-        error = hop_enter(&run->hops[i]);
+        error = staging_cuda_enter(run->hops[i].device);
         if (!error)
             error = CALL(&run->hops[i], cuEventSynchronize, (run->hops[i].arrived[slot]));
     }
@@ -217,7 +212,7 @@ int relay_run(const struct relay *relay)
         ended = hop_end(&run.hops[i]);
         error = error ? error : ended;
     }
-    cuda_device(run.hops[0].device)->driver->cuCtxSetCurrent(NULL);
+    staging_cuda_leave(run.hops[0].device);
     free(run.hops);
     if (!error && relay->tick)
         error = relay->tick(relay->context, run.done_bytes);

@@ -130,22 +130,22 @@ static void cuda_prepare(struct staging_device *device, unsigned threads)
 /* The context that this thread has; NULL: none of ours. A thread may have lanes of several GPUs. */
 static _Thread_local const struct drv_context *current;
 
-static int cuda_enter(struct staging_lane *lane)
+int staging_cuda_enter(struct staging_device *device)
 {
-    struct drv_context *context = cuda_device(lane->device)->context;
+    struct drv_context *context = cuda_device(device)->context;
     int error;
 
     if (current == context)
         return 0;
-    error = CALL(lane->device, DOING_OPEN, cuCtxSetCurrent, (context));
+    error = CALL(device, DOING_OPEN, cuCtxSetCurrent, (context));
     current = error ? NULL : context;
     return error;
 }
 
-static void cuda_leave(struct staging_lane *lane)
+void staging_cuda_leave(const struct staging_device *device)
 {
     if (current)
-        cuda_device(lane->device)->driver->cuCtxSetCurrent(NULL);
+        cuda_device(device)->driver->cuCtxSetCurrent(NULL);
     current = NULL;
 }
 
@@ -185,7 +185,7 @@ static int stream_share(struct staging_device *device, struct drv_stream **strea
 static int cuda_begin(struct staging_lane *lane)
 {
     struct cuda_lane *own = cuda_lane(lane);
-    int error = cuda_enter(lane);
+    int error = staging_cuda_enter(lane->device);
 
     if (error || own->stream)
         return error;
@@ -387,9 +387,9 @@ static void cuda_warm(struct staging_device *device, struct staging_lane *const 
     for (unsigned i = 0; own->is_block_pinned && i < count; i++) {
         if (cuda_begin(lanes[i]) == 0)
             block_cut(lanes[i], i);
-        cuda_leave(lanes[i]);
+        staging_cuda_leave(lanes[i]->device);
     }
-    cuda_leave(lanes[0]);
+    staging_cuda_leave(lanes[0]->device);
     if (own->block && !own->is_block_pinned) { /* lanes will need the memory */
         munmap(own->block, own->block_bytes);
         own->block = NULL;
@@ -402,7 +402,7 @@ static int cuda_settle(struct staging_lane *lane)
     int error = 0;
 
     if (own->stream) {
-        error = cuda_enter(lane);
+        error = staging_cuda_enter(lane->device);
         if (!error)
             error = CALL(lane->device, "finish copying", cuStreamSynchronize, (own->stream));
     }
@@ -412,7 +412,7 @@ static int cuda_settle(struct staging_lane *lane)
     own->turn = 0;
     own->room_bytes = 0;
     own->ahead_bytes = 0;
-    cuda_leave(lane);
+    staging_cuda_leave(lane->device);
     return error;
 }
 
@@ -422,7 +422,7 @@ static void cuda_release(struct staging_lane *lane)
     const struct drv *driver = cuda_device(lane->device)->driver;
     struct cuda_lane *own = cuda_lane(lane);
 
-    if (cuda_enter(lane) != 0)
+    if (staging_cuda_enter(lane->device) != 0)
         return;
     if (own->stream) {
         driver->cuStreamSynchronize(own->stream);
@@ -431,7 +431,7 @@ static void cuda_release(struct staging_lane *lane)
     }
     own->stream = NULL;
     ring_release(lane);
-    cuda_leave(lane);
+    staging_cuda_leave(lane->device);
 }
 
 /* ---- towards the GPU ----------------------------------------------------------------------- */
@@ -525,7 +525,7 @@ static int cuda_next(struct staging_lane *lane, size_t size_bytes, const uint8_t
 {
     struct cuda_lane *own = cuda_lane(lane);
     struct cuda_buffer *buffer = &own->buffers[own->turn];
-    int error = cuda_enter(lane);
+    int error = staging_cuda_enter(lane->device);
 
     for (unsigned i = 0; !error && i < ring_size(own) && own->ahead_bytes < lane->left_bytes; i++) {
         unsigned index = (own->turn + i) % ring_size(own);

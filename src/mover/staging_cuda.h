@@ -46,6 +46,10 @@ struct cuda_lane {
     uint64_t ahead_bytes; /* bytes of left_bytes already asked of the driver */
 };
 
+/* Makes the device's context the calling thread's, and none. No other file of src/mover may. */
+int staging_cuda_enter(struct staging_device *device);
+void staging_cuda_leave(const struct staging_device *device);
+
 static inline struct cuda_device *cuda_device(const struct staging_device *device)
 {
     return (struct cuda_device *)(uintptr_t)device->own;
