@@ -17,8 +17,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SPREAD_SOURCE SIZE_MAX /* as the target of a failure: reading failed */
-
 struct spread_target {
     const struct staging_memory *memory;
     const struct gmsfs_mapping *mappings; /* of each item, of memory that is no file; else NULL */
