@@ -93,8 +93,8 @@ static int copy_open_targets(struct copy *copy, struct store_group *group)
 
 /* ---- the locks ----------------------------------------------------------------------------- */
 
-/* Locks and memory beside what is committed in the targets, so that all can be rolled back. Returns
- * false if that is not to be had at once. */
+/* Locks the targets, and reserves memory beside their committed layouts, so that all can be rolled
+ * back. Returns false if the locks, or memory for both layouts, are not free now. */
 static bool copy_connect_beside(const struct store_group *group)
 {
     uint64_t bytes[GMSFS_GROUP_MAX];

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 /* Measured on 2 x H200, whose cuMemcpyPeer of 8 GiB moves 395 GB/s: blocks of 4 MiB 287, 16 MiB
- * 361, 64 MiB 387, 256 MiB 395. A chain is as much longer as one block takes for each stop. */
+ * 361, 64 MiB 387, 256 MiB 395. Each further stop of a chain takes the time of one block. */
 #define RELAY_BLOCK_BYTES ((uint64_t)128 << 20)
-#define RELAY_DEPTH       4u /* blocks that the engines of a stop know of */
+#define RELAY_DEPTH       4u /* blocks queued per stop */
 
 #define DOING_RELAY "copy from GPU to GPU"
 

@@ -2,11 +2,11 @@
 /*
  * spread - copies the memory of one store to the memory of others, of any kinds
  *
- * For `gmsfs copy`. From a GPU to GPUs that reach it, by the copy engines in a chain (relay.h); to
- * all others by threads, which read a block once, through staging, and put it into each of them: a
- * GPU's memory through its ring, files of host memory by write(2). Memory that is mapped is there
- * before; files are asked for some at a time, by the calling thread. Knows no lock and no layout;
- * prints nothing.
+ * For `gmsfs copy` and `gmsfs load --group`. Copy engines fill the GPUs that reach the source's, in
+ * a chain (relay.h); threads fill all other targets: they read a block once, through staging, and
+ * put it into each, a GPU's memory through its ring, files of host memory by write(2). The caller
+ * maps the memory of GPUs before; get() opens some files at a time, on the calling thread. Knows no
+ * lock and no layout; prints nothing.
  */
 #ifndef GMSFS_MOVER_SPREAD_H
 #define GMSFS_MOVER_SPREAD_H
@@ -20,15 +20,14 @@
 struct spread_target {
     const struct staging_memory *memory;
     const struct gmsfs_mapping *mappings; /* of each item, of memory that is no file; else NULL */
-    bool
-        by_host; /* set by spread_run(): a GPU's memory, and no copy engine reached it from a GPU */
+    bool by_host; /* set by spread_run(): no copy engine reaches this GPU's memory */
 };
 
 struct spread {
     struct staging *staging;
     const struct staging_memory *from;
     const struct gmsfs_mapping *items; /* of `from` */
-    const uint64_t *item_bytes;        /* that are copied of each */
+    const uint64_t *item_bytes;        /* bytes to copy of each item */
     size_t item_count;
     struct spread_target *targets;
     size_t target_count;
@@ -43,7 +42,7 @@ struct spread {
     int (*tick)(void *context, uint64_t done_bytes);
     void *context;
 
-    /* The first failure of memory that is no device's, which staging reports. */
+    /* The first failed write to host memory; 0 if none. Staging reports failures of devices. */
     int failure;
     size_t failed_target, failed_item;
 };
