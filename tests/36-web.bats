@@ -367,7 +367,7 @@ make_odd_stores() {
     ask 200 host/weights/state
 }
 
-@test "a mount at an odd path is served, also after it was gone" {
+@test "a mount at an odd path is served, also after it was gone, and no link that lies under it" {
     requires fuse
     local at="$T/o d;{}'\$x\"#\\"
     mkdir "$at"
@@ -381,6 +381,13 @@ make_odd_stores() {
     wait_until_any 10 process_gone "$KEEPER"
     ask 404 odd/first/state
     umount -l "$M" || true
+    mkdir -p "$at/first/files"
+    ln -s /etc/passwd "$at/first/state"
+    ln -s / "$at/first/files/root"
+    ask 403 odd/first/state
+    ask 404 odd/first/files/root/etc/passwd
+    ask 404 odd/first/files/root/
+    rm "$at/first/state" "$at/first/files/root"
     rm -f "$GMSFS_LAST_WORKER"
     start_mount size=64M "$at"
     mkdir "$M/second"

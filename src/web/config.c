@@ -241,6 +241,8 @@ static void put_mount(const struct web_mount *mount, FILE *to)
 
     fprintf(to, "\n    location /%s/ {\n", name);
     put_directory(mount->path, to);
+    /* A mount has no links: one leads out of a directory that lies under a mount that is gone. */
+    fputs("        disable_symlinks on from=$document_root;\n", to);
     put_paths(name, "", LISTED, to);
     put_paths(name, "device", JSON, to);
     put_paths(name, "metrics", TYPE("text/plain; version=0.0.4; charset=utf-8"), to);
