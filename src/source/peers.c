@@ -110,6 +110,7 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
 
     if (peer->state == PEER_BARRED)
         return;
+    peer->has_answered = true;
     peer->is_full = result == PEER_FULL;
     if (result == PEER_GOOD) {
         peer->state = PEER_HAS;
@@ -287,14 +288,19 @@ uint64_t peers_deadline_ms(const struct peers *peers)
 
 bool peers_are_gone(const struct peers *peers, uint64_t now_ms, uint64_t patience_ms)
 {
-    bool is_hopeless = true, is_full = false;
+    const size_t askable = count_askable(peers);
+    bool is_hopeless = true, is_full = false, is_due = false;
 
     for (size_t i = 0; i < peers->count; i++) {
         if (peers->peer[i].open > 0)
             return false;
         is_hopeless &= peers->peer[i].state == PEER_BARRED;
         is_full |= peers->peer[i].is_full;
+        is_due |= i < askable && !peers->peer[i].has_answered;
     }
-    return is_hopeless ||
-           now_ms - peers->alive_ms > (is_full ? PEERS_FULL_PATIENCE : 1u) * patience_ms;
+    if (is_full)
+        patience_ms *= PEERS_FULL_PATIENCE;
+    if (is_due && patience_ms < PEERS_FIRST_ANSWER_MS)
+        patience_ms = PEERS_FIRST_ANSWER_MS;
+    return is_hopeless || now_ms - peers->alive_ms > patience_ms;
 }

@@ -32,8 +32,9 @@
 #define PEERS_WRONG 2u
 #define PEERS_TIMES 63u /* durations that make the median */
 
-#define PEERS_FULL_PATIENCE 10u
-#define PEERS_NONE          SIZE_MAX
+#define PEERS_FULL_PATIENCE   10u
+#define PEERS_FIRST_ANSWER_MS 60000u /* a node may have to sum all bytes before */
+#define PEERS_NONE            SIZE_MAX
 
 #define PEERS_LEAST_DEADLINE_MS 5000u
 #define PEERS_FIRST_DEADLINE_MS 20000u /* while no piece has come */
@@ -69,6 +70,7 @@ struct peer {
     unsigned failed;     /* in a row */
     unsigned wrong;      /* the same */
     unsigned full;       /* times that it took no piece since it sent one */
+    bool has_answered;   /* its first question has ended */
     bool is_full;        /* its last result was PEER_FULL */
 };
 
@@ -113,7 +115,8 @@ void peers_bar(struct peers *peers, size_t peer);
 uint64_t peers_deadline_ms(const struct peers *peers);
 
 /* Returns true if no peer will send another piece: all are barred, or none sent one for
- * patience_ms; for PEERS_FULL_PATIENCE times as long while a peer is full. */
+ * patience_ms; for PEERS_FULL_PATIENCE times as long while a peer is full, and for at least
+ * PEERS_FIRST_ANSWER_MS while the first question of a peer is due or under way. */
 bool peers_are_gone(const struct peers *peers, uint64_t now_ms, uint64_t patience_ms);
 
 #endif

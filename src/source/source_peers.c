@@ -15,8 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BETTER_MS 1000u  /* after the first answer, for others that may be better */
-#define TEXT_MS   60000u /* of a text; the node may have to sum all bytes before */
+#define BETTER_MS 1000u /* after the first answer, for others that may be better */
 #define LOOK_MS   200u
 #define THREADS   8u
 
@@ -156,7 +155,7 @@ int source_peers_open(const struct source_peers_wish *wish, struct source_peers 
         return failure_no_memory(failure);
     pthread_mutex_init(&peers->lock, NULL);
     thread_init_condition(&peers->changed);
-    atomic_store(&peers->common.text_ms, TEXT_MS);
+    atomic_store(&peers->common.text_ms, PEERS_FIRST_ANSWER_MS);
     peers->common.cert = wish->cert;
     peers->common.key = wish->key;
     peers->common.is_insecure = wish->is_insecure;

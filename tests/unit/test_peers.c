@@ -276,6 +276,30 @@ TAP_TEST(peers_that_refuse_for_ever_are_gone)
     check(peers_are_gone(&peers, now, 30000)); /* full no longer */
 }
 
+TAP_TEST(no_patience_still_waits_for_the_first_answer_of_each_peer)
+{
+    peers_init(&peers, 2, 0);
+    check(!peers_are_gone(&peers, 5, 0)); /* no question was asked yet */
+    peers_next_ask(&peers, 5, &wait_ms);
+    peers_next_ask(&peers, 5, &wait_ms);
+    peers_answered(&peers, 0, 5, 10, PEER_LACKS, 0);
+    check(!peers_are_gone(&peers, 10, 0));
+    check(!peers_are_gone(&peers, PEERS_FIRST_ANSWER_MS, 0));
+    check(peers_are_gone(&peers, PEERS_FIRST_ANSWER_MS + 1, 0));
+    peers_answered(&peers, 1, 5, 20, PEER_DEAD, 0);
+    check(peers_are_gone(&peers, 20, 0));
+    peers_next_ask(&peers, 1000, &wait_ms);
+    check(peers_are_gone(&peers, 1000, 0)); /* later questions do not count */
+}
+
+TAP_TEST(peers_that_are_not_asked_are_not_waited_for)
+{
+    begin(20);
+    for (size_t i = 0; i < PEERS_USED; i++)
+        peers.peer[i].until_ms = 1000000;
+    check(peers_are_gone(&peers, now + 1, 0));
+}
+
 /* ---- a pull of many pieces ------------------------------------------------------------------ */
 
 #define THREADS 8
