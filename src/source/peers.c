@@ -286,6 +286,17 @@ uint64_t peers_deadline_ms(const struct peers *peers)
     return deadline << peers->late;
 }
 
+void peers_want(struct peers *peers, uint64_t now_ms)
+{
+    if (peers->wanted++ == 0)
+        peers->alive_ms = now_ms;
+}
+
+void peers_unwant(struct peers *peers)
+{
+    peers->wanted--;
+}
+
 bool peers_are_gone(const struct peers *peers, uint64_t now_ms, uint64_t patience_ms)
 {
     const size_t askable = count_askable(peers);

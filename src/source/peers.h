@@ -81,7 +81,8 @@ struct peers {
     size_t times;                   /* pieces that came */
     unsigned late;                  /* doublings of the deadline since a piece came */
     uint64_t late_ms;               /* time of the last doubling */
-    uint64_t alive_ms;              /* when a piece came; at first the begin */
+    unsigned wanted;                /* calls of peers_want() without a peers_unwant() */
+    uint64_t alive_ms; /* when a piece came, or `wanted` became 1; at first the begin */
 };
 
 /* count: 1..PEERS_MAX. */
@@ -113,6 +114,11 @@ void peers_bar(struct peers *peers, size_t peer);
 /* Returns how long a piece may take now: PEERS_FIRST_DEADLINE_MS; after the first piece 8 times the
  * median, at least PEERS_LEAST_DEADLINE_MS. Doubles for each round of pieces that were all late. */
 uint64_t peers_deadline_ms(const struct peers *peers);
+
+/* Begins and ends a time in which the caller wants bytes; the patience counts in none other. Times
+ * of several threads overlap. */
+void peers_want(struct peers *peers, uint64_t now_ms);
+void peers_unwant(struct peers *peers);
 
 /* Returns true if no peer will send another piece: all are barred, or none sent one for
  * patience_ms; for PEERS_FULL_PATIENCE times as long while a peer is full, and for at least

@@ -327,6 +327,7 @@ int source_peers_read(struct source_peers *peers, size_t most_pieces_bytes,
     int error;
 
     pthread_mutex_lock(&peers->lock);
+    peers_want(&peers->plan, clock_now_ms());
     while ((error = take_node(peers, avoid, &texts->node, failure)) == 0) {
         uint64_t began_ms = clock_now_ms();
 
@@ -341,6 +342,7 @@ int source_peers_read(struct source_peers *peers, size_t most_pieces_bytes,
             break;
         avoid = texts->node;
     }
+    peers_unwant(&peers->plan);
     pthread_mutex_unlock(&peers->lock);
     return error;
 }
@@ -412,6 +414,7 @@ static int peers_copy(void *state, const struct source_item *item, uint64_t offs
     int error;
 
     pthread_mutex_lock(&peers->lock);
+    peers_want(&peers->plan, clock_now_ms());
     while ((error = take_node(peers, avoid, &node, failure)) == 0) {
         error = get_from(peers, node, item, offset_bytes, size_bytes, &passage, failure);
         if (!error || passage.error || !is_of_node(error))
@@ -419,6 +422,7 @@ static int peers_copy(void *state, const struct source_item *item, uint64_t offs
         receiver->restart(receiver);
         avoid = node;
     }
+    peers_unwant(&peers->plan);
     pthread_mutex_unlock(&peers->lock);
     return error;
 }

@@ -276,6 +276,24 @@ TAP_TEST(peers_that_refuse_for_ever_are_gone)
     check(peers_are_gone(&peers, now, 30000)); /* full no longer */
 }
 
+TAP_TEST(patience_begins_when_bytes_are_wanted)
+{
+    begin(1);
+    now += 300000; /* for the lock of the target */
+    peers_want(&peers, now);
+    next(PEERS_NONE);
+    end(0, 0, PEER_DEAD);
+    check(!peers_are_gone(&peers, now + 60000, 60000));
+    peers_want(&peers, now + 30000); /* another thread */
+    check(peers_are_gone(&peers, now + 60001, 60000));
+    peers_unwant(&peers);
+    peers_unwant(&peers);
+    now += 100000;
+    peers_want(&peers, now);
+    check(!peers_are_gone(&peers, now + 60000, 60000));
+    check(peers_are_gone(&peers, now + 60001, 60000));
+}
+
 TAP_TEST(no_patience_still_waits_for_the_first_answer_of_each_peer)
 {
     peers_init(&peers, 2, 0);
