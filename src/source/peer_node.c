@@ -160,8 +160,9 @@ void peer_nodes_free(struct peer_node *nodes, size_t count)
 
 void peer_node_cancel(struct peer_node *node)
 {
-    http_cancel(node->http[NODE_PIECES]);
-    http_cancel(node->http[NODE_TEXTS]);
+    for (size_t i = 0; i < 2; i++)
+        if (node->http[i]) /* else making it failed */
+            http_cancel(node->http[i]);
 }
 
 static int refuse_public(const char *url, struct failure *failure)

@@ -61,6 +61,14 @@ TAP_TEST(private_addresses_and_their_neighbours)
     check(!peer_address_is_private(&(const struct sockaddr){.sa_family = AF_UNIX}));
 }
 
+TAP_TEST(a_node_that_could_not_be_made_is_cancelled_and_freed)
+{
+    nodes[0] = (struct peer_node){.url = NULL};
+    peer_node_cancel(&nodes[0]);
+    peer_nodes_free(nodes, 1);
+    check(!nodes[0].http[0]);
+}
+
 static int add(const char *url, bool is_insecure, size_t *count)
 {
     int error;
