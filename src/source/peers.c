@@ -195,13 +195,35 @@ size_t peers_next(struct peers *peers, uint64_t now_ms, size_t avoid, uint64_t *
     return PEERS_NONE;
 }
 
+static int compare_times(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+
+    return (a > b) - (a < b);
+}
+
+/* Returns how long a piece may take where none was late. */
+static uint64_t punctual_ms(const struct peers *peers)
+{
+    size_t count = (size_t)least(peers->times, PEERS_TIMES);
+    uint64_t sorted[PEERS_TIMES], deadline;
+
+    if (count == 0)
+        return PEERS_FIRST_DEADLINE_MS;
+    memcpy(sorted, peers->times_ms, count * sizeof(sorted[0]));
+    qsort(sorted, count, sizeof(sorted[0]), compare_times);
+    deadline = least(MEDIANS * sorted[count / 2], PEERS_MEDIAN_DEADLINE_MS);
+    return deadline > PEERS_LEAST_DEADLINE_MS ? deadline : PEERS_LEAST_DEADLINE_MS;
+}
+
 static void note_good(struct peers *peers, struct peer *peer, uint64_t began_ms, uint64_t now_ms)
 {
     uint64_t took_ms = now_ms - began_ms;
 
     peers->alive_ms = now_ms;
     peers->times_ms[peers->times++ % PEERS_TIMES] = took_ms;
-    peers->late = 0;
+    if (took_ms <= punctual_ms(peers))
+        peers->late = 0;
     peer->failed = peer->wrong = peer->full = 0;
     peer->piece_ms =
         peer->piece_ms == 0 ? took_ms : (peer->piece_ms * (AVERAGE_OF - 1) + took_ms) / AVERAGE_OF;
@@ -264,26 +286,9 @@ void peers_bar(struct peers *peers, size_t peer)
 
 /* ---- times ---------------------------------------------------------------------------------- */
 
-static int compare_times(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-
-    return (a > b) - (a < b);
-}
-
 uint64_t peers_deadline_ms(const struct peers *peers)
 {
-    size_t count = (size_t)least(peers->times, PEERS_TIMES);
-    uint64_t sorted[PEERS_TIMES], median, deadline = PEERS_FIRST_DEADLINE_MS;
-
-    if (count > 0) {
-        memcpy(sorted, peers->times_ms, count * sizeof(sorted[0]));
-        qsort(sorted, count, sizeof(sorted[0]), compare_times);
-        median = sorted[count / 2];
-        deadline =
-            MEDIANS * median > PEERS_LEAST_DEADLINE_MS ? MEDIANS * median : PEERS_LEAST_DEADLINE_MS;
-    }
-    return deadline << peers->late;
+    return least(punctual_ms(peers) << peers->late, PEERS_MOST_DEADLINE_MS);
 }
 
 void peers_want(struct peers *peers, uint64_t now_ms)

@@ -36,11 +36,13 @@
 #define PEERS_FIRST_ANSWER_MS 60000u /* a node may have to sum all bytes before */
 #define PEERS_NONE            SIZE_MAX
 
-#define PEERS_LEAST_DEADLINE_MS 5000u
-#define PEERS_FIRST_DEADLINE_MS 20000u /* while no piece has come */
-#define PEERS_MOST_PAUSE_MS     30000u
-#define PEERS_MOST_LACK_MS      2000u  /* until a peer without the contents is asked again */
-#define PEERS_MOST_RETRY_MS     60000u /* that a full peer may ask for */
+#define PEERS_LEAST_DEADLINE_MS  5000u
+#define PEERS_FIRST_DEADLINE_MS  20000u /* while no piece has come */
+#define PEERS_MEDIAN_DEADLINE_MS 60000u /* the most that follows from the median */
+#define PEERS_MOST_DEADLINE_MS   640000u
+#define PEERS_MOST_PAUSE_MS      30000u
+#define PEERS_MOST_LACK_MS       2000u  /* until a peer without the contents is asked again */
+#define PEERS_MOST_RETRY_MS      60000u /* that a full peer may ask for */
 
 enum peer_state {
     PEER_NEW, /* to be asked, again or for the first time */
@@ -79,7 +81,7 @@ struct peers {
     size_t count;
     uint64_t times_ms[PEERS_TIMES]; /* of the last pieces that came, in a ring */
     size_t times;                   /* pieces that came */
-    unsigned late;                  /* doublings of the deadline since a piece came */
+    unsigned late;                  /* doublings of the deadline */
     uint64_t late_ms;               /* time of the last doubling */
     unsigned wanted;                /* calls of peers_want() without a peers_unwant() */
     uint64_t alive_ms; /* when a piece came, or `wanted` became 1; at first the begin */
@@ -112,7 +114,9 @@ bool peers_may_improve(const struct peers *peers);
 void peers_bar(struct peers *peers, size_t peer);
 
 /* Returns how long a piece may take now: PEERS_FIRST_DEADLINE_MS; after the first piece 8 times the
- * median, at least PEERS_LEAST_DEADLINE_MS. Doubles for each round of pieces that were all late. */
+ * median, from PEERS_LEAST_DEADLINE_MS to PEERS_MEDIAN_DEADLINE_MS. Doubles when a piece is late
+ * that began after the last doubling, until a piece comes within the time that the median gives; at
+ * most PEERS_MOST_DEADLINE_MS. */
 uint64_t peers_deadline_ms(const struct peers *peers);
 
 /* Begins and ends a time in which the caller wants bytes; the patience counts in none other. Times

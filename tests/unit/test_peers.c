@@ -213,6 +213,31 @@ TAP_TEST(the_deadline_follows_the_median)
     check_int(peers_deadline_ms(&peers), 8 * 1000);
 }
 
+TAP_TEST(pieces_that_come_just_in_time_do_not_lengthen_the_deadline_for_ever)
+{
+    begin(1);
+    for (size_t i = 0; i < 20; i++) {
+        next(PEERS_NONE);
+        now += peers_deadline_ms(&peers);
+        end(0, peers_deadline_ms(&peers), PEER_GOOD);
+    }
+    check_int(peers_deadline_ms(&peers), PEERS_MEDIAN_DEADLINE_MS);
+    /* A slow link, which needs more: once late, not after each good piece again. */
+    next(PEERS_NONE);
+    now += PEERS_MEDIAN_DEADLINE_MS;
+    end(0, PEERS_MEDIAN_DEADLINE_MS, PEER_LATE);
+    for (size_t i = 0; i < 3; i++) {
+        check_int(peers_deadline_ms(&peers), 2 * PEERS_MEDIAN_DEADLINE_MS);
+        peers_answered(&peers, 0, now, now, PEER_GOOD, 0);
+        next(PEERS_NONE);
+        now += 100000;
+        end(0, 100000, PEER_GOOD);
+    }
+    next(PEERS_NONE);
+    end(0, 30000, PEER_GOOD);
+    check_int(peers_deadline_ms(&peers), PEERS_MEDIAN_DEADLINE_MS);
+}
+
 TAP_TEST(the_deadline_doubles_once_for_pieces_that_were_late_together)
 {
     begin(1);
