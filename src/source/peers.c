@@ -115,6 +115,7 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
     if (result == PEER_GOOD) {
         peer->state = PEER_HAS;
         peer->until_ms = 0;
+        peer->full = 0;
         peer->answer_ms = now_ms - began_ms;
         return;
     }

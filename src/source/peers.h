@@ -71,7 +71,7 @@ struct peer {
     unsigned good;       /* pieces since `most` changed */
     unsigned failed;     /* in a row */
     unsigned wrong;      /* the same */
-    unsigned full;       /* times that it took no piece since it sent one */
+    unsigned full;       /* refusals since it sent a piece or answered */
     bool has_answered;   /* its first question has ended */
     bool is_full;        /* its last result was PEER_FULL */
 };

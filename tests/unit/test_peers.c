@@ -174,6 +174,19 @@ TAP_TEST(a_full_peer_that_took_none_is_left_as_long_as_it_wants)
     check_int(wait_ms, 30000);
 }
 
+TAP_TEST(refusals_of_questions_do_not_lengthen_those_of_pieces)
+{
+    begin(1);
+    peers.peer[0].state = PEER_ASKED;
+    peers_answered(&peers, 0, now, now, PEER_FULL, 0);
+    peers_answered(&peers, 0, now, now, PEER_FULL, 0);
+    peers_answered(&peers, 0, now, now, PEER_GOOD, 0);
+    check_int(next(PEERS_NONE), 0);
+    end(0, 0, PEER_FULL);
+    check_int(next(PEERS_NONE), PEERS_NONE);
+    check_int(wait_ms, 1000);
+}
+
 TAP_TEST(a_peer_without_the_contents_is_asked_again_at_once_the_first_time)
 {
     begin(1);
