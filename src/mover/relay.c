@@ -12,13 +12,16 @@
 #define RELAY_BLOCK_BYTES ((uint64_t)128 << 20)
 #define RELAY_DEPTH       4u /* blocks queued per stop */
 
+/* The driver makes parts of what a copy between two GPUs needs at the first one. */
+#define RELAY_FIRST_BYTES ((uint64_t)1 << 20)
+
 #define DOING_RELAY "copy from GPU to GPU"
 
 #define CALL(hop, call, arguments) \
     hop_result(hop, #call, cuda_device((hop)->device)->driver->call arguments)
 
-/* One stop and its stream. */
-struct hop {
+/* One stop and its stream; the first has none. */
+struct relay_hop {
     struct staging_device *device;
     struct drv_stream *stream;
     struct drv_event *arrived[RELAY_DEPTH]; /* of each block in flight */
@@ -26,7 +29,6 @@ struct hop {
 
 struct run {
     const struct relay *relay;
-    struct hop *hops; /* of each stop; the first has no stream */
     uint64_t blocks;
     uint64_t in_flight[RELAY_DEPTH]; /* bytes of these blocks, of all hops */
     uint64_t done_bytes, ticked_ms;
@@ -70,7 +72,7 @@ bool relay_let_in(const struct relay_stop *stop, size_t item_count,
 
 /* ---- one stop ------------------------------------------------------------------------------ */
 
-static int hop_result(const struct hop *hop, const char *call, enum drv_result result)
+static int hop_result(const struct relay_hop *hop, const char *call, enum drv_result result)
 {
     char text[STAGING_ERROR_BYTES];
     int error;
@@ -81,7 +83,7 @@ static int hop_result(const struct hop *hop, const char *call, enum drv_result r
     return staging_fail(hop->device, DOING_RELAY, text, error);
 }
 
-static int hop_begin(struct hop *hop)
+static int hop_begin(struct relay_hop *hop)
 {
     int error = staging_cuda_enter(hop->device);
 
@@ -93,7 +95,7 @@ static int hop_begin(struct hop *hop)
 }
 
 /* Waits for the copies first, also after a failure: they use the memory. */
-static int hop_end(struct hop *hop)
+static int hop_end(struct relay_hop *hop)
 {
     const struct drv *driver = cuda_device(hop->device)->driver;
     int error = staging_cuda_enter(hop->device);
@@ -120,12 +122,13 @@ static int hop_ask(const struct run *run, size_t index, size_t item, uint64_t of
                    uint64_t size_bytes)
 {
     const struct relay_stop *stops = run->relay->stops;
-    const struct hop *hop = &run->hops[index];
+    const struct relay_hop *hop = &run->relay->hops[index];
     size_t slot = run->blocks % RELAY_DEPTH, from = stops[index].from;
     int error = staging_cuda_enter(hop->device);
 
     if (!error && from > 0)
-        error = CALL(hop, cuStreamWaitEvent, (hop->stream, run->hops[from].arrived[slot], 0));
+        error =
+            CALL(hop, cuStreamWaitEvent, (hop->stream, run->relay->hops[from].arrived[slot], 0));
     if (!error)
         error = CALL(hop, cuMemcpyDtoDAsync_v2,
                      (stop_at(&stops[index], item, offset_bytes),
@@ -141,9 +144,10 @@ static int run_await_slot(struct run *run, size_t slot)
     if (run->in_flight[slot] == 0)
         return 0;
     for (size_t i = 1; !error && i < run->relay->stop_count; i++) {
-        error = staging_cuda_enter(run->hops[i].device);
+        error = staging_cuda_enter(run->relay->hops[i].device);
         if (!error)
-            error = CALL(&run->hops[i], cuEventSynchronize, (run->hops[i].arrived[slot]));
+            error =
+                CALL(&run->relay->hops[i], cuEventSynchronize, (run->relay->hops[i].arrived[slot]));
     }
     run->done_bytes += error ? 0 : run->in_flight[slot];
     run->in_flight[slot] = 0;
@@ -177,6 +181,40 @@ static int run_block(struct run *run, size_t item, uint64_t offset_bytes, uint64
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
+/* Copies the first bytes, which the run copies again, and waits for them. */
+static int relay_copy_first(const struct relay *relay, size_t index)
+{
+    const struct relay_stop *stop = &relay->stops[index];
+    const struct relay_hop *hop = &relay->hops[index];
+    uint64_t bytes = relay->item_count > 0 ? relay->item_bytes[0] : 0;
+    int error;
+
+    if (bytes == 0)
+        return 0;
+    bytes = bytes < RELAY_FIRST_BYTES ? bytes : RELAY_FIRST_BYTES;
+    error =
+        CALL(hop, cuMemcpyDtoDAsync_v2,
+             (stop_at(stop, 0, 0), stop_at(&relay->stops[stop->from], 0, 0), bytes, hop->stream));
+    return error ? error : CALL(hop, cuStreamSynchronize, (hop->stream));
+}
+
+int relay_begin(struct relay *relay)
+{
+    int error = 0;
+
+    relay->hops = calloc(relay->stop_count, sizeof(*relay->hops));
+    if (!relay->hops)
+        return -ENOMEM;
+    for (size_t i = 0; i < relay->stop_count; i++)
+        relay->hops[i].device = relay->stops[i].memory->device;
+    for (size_t i = 1; !error && i < relay->stop_count; i++) {
+        error = hop_begin(&relay->hops[i]);
+        if (!error)
+            error = relay_copy_first(relay, i);
+    }
+    return error;
+}
+
 static int run_items(struct run *run)
 {
     const struct relay *relay = run->relay;
@@ -197,24 +235,24 @@ static int run_items(struct run *run)
 
 int relay_run(const struct relay *relay)
 {
-    struct run run = {.relay = relay, .hops = calloc(relay->stop_count, sizeof(*run.hops))};
+    struct run run = {.relay = relay};
+    int error = run_items(&run);
+
+    return error || !relay->tick ? error : relay->tick(relay->context, run.done_bytes);
+}
+
+int relay_end(struct relay *relay)
+{
     int error = 0, ended;
 
-    if (!run.hops)
-        return -ENOMEM;
-    for (size_t i = 0; i < relay->stop_count; i++)
-        run.hops[i].device = relay->stops[i].memory->device;
-    for (size_t i = 1; !error && i < relay->stop_count; i++)
-        error = hop_begin(&run.hops[i]);
-    if (!error)
-        error = run_items(&run);
+    if (!relay->hops)
+        return 0;
     for (size_t i = 1; i < relay->stop_count; i++) {
-        ended = hop_end(&run.hops[i]);
+        ended = hop_end(&relay->hops[i]);
         error = error ? error : ended;
     }
-    staging_cuda_leave(run.hops[0].device);
-    free(run.hops);
-    if (!error && relay->tick)
-        error = relay->tick(relay->context, run.done_bytes);
+    staging_cuda_leave(relay->hops[0].device);
+    free(relay->hops);
+    relay->hops = NULL;
     return error;
 }

@@ -31,6 +31,7 @@ struct relay {
      * stops together. May be NULL. */
     int (*tick)(void *context, uint64_t done_bytes);
     void *context;
+    struct relay_hop *hops; /* of each stop; owned by relay.c, NULL before relay_begin() */
 };
 
 /*
@@ -41,7 +42,12 @@ struct relay {
 bool relay_let_in(const struct relay_stop *stop, size_t item_count,
                   const struct staging_memory *reader);
 
-/* Copies all. 0, the error of a device, which staging reports, or that of tick(). */
+/* Makes all that the copy engines need, so that relay_run() takes the time of the bytes alone. 0,
+ * -ENOMEM, or the error of a device, which staging reports. relay_end() follows in any case. */
+int relay_begin(struct relay *relay);
+/* Copies all. 0, the error of a device, or that of tick(). */
 int relay_run(const struct relay *relay);
+/* Waits for all copies. 0, or the error of a device. */
+int relay_end(struct relay *relay);
 
 #endif

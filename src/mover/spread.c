@@ -432,7 +432,30 @@ static bool relay_add(const struct spread *spread, struct relay *relay, struct r
     return false;
 }
 
-static int spread_by_engines(struct spread *spread, uint64_t *done_bytes)
+/* Finds the targets that copy engines fill, and prepares all for the first byte. */
+static int spread_begin(struct spread *spread, struct relay *relay, struct relay_stop *stops)
+{
+    stops[0] = (struct relay_stop){spread->from, spread->items, 0};
+    staging_await_warm(spread->from->device);
+    for (size_t i = 0; i < spread->target_count; i++) {
+        struct spread_target *target = &spread->targets[i];
+        staging_await_warm(target->memory->device);
+        target->by_host = !target_is_file(target) && !relay_add(spread, relay, stops, target);
+    }
+    return relay->stop_count > 1 ? relay_begin(relay) : 0;
+}
+
+static int spread_bytes(struct spread *spread, const struct relay *relay)
+{
+    uint64_t done_bytes = 0;
+    int error = relay->hops ? relay_run(relay) : 0;
+
+    for (size_t i = 0; i < spread->item_count; i++)
+        done_bytes += spread->item_bytes[i] * (relay->stop_count - 1);
+    return error ? error : spread_by_threads(spread, done_bytes);
+}
+
+int spread_run(struct spread *spread)
 {
     SCOPED_FREE struct relay_stop *stops = calloc(spread->target_count + 1, sizeof(*stops));
     struct relay relay = {.stops = stops,
@@ -441,25 +464,16 @@ static int spread_by_engines(struct spread *spread, uint64_t *done_bytes)
                           .item_count = spread->item_count,
                           .tick = spread->tick,
                           .context = spread->context};
-
-    if (!stops)
-        return -ENOMEM;
-    stops[0] = (struct relay_stop){spread->from, spread->items, 0};
-    for (size_t i = 0; i < spread->target_count; i++) {
-        struct spread_target *target = &spread->targets[i];
-        target->by_host = !target_is_file(target) && !relay_add(spread, &relay, stops, target);
-    }
-    for (size_t i = 0; i < spread->item_count; i++)
-        *done_bytes += spread->item_bytes[i] * (relay.stop_count - 1);
-    return relay.stop_count > 1 ? relay_run(&relay) : 0;
-}
-
-int spread_run(struct spread *spread)
-{
-    uint64_t done_bytes = 0;
-    int error;
+    int error, ended;
 
     spread->failure = 0;
-    error = spread_by_engines(spread, &done_bytes);
-    return error ? error : spread_by_threads(spread, done_bytes);
+    if (!stops)
+        return -ENOMEM;
+    error = spread_begin(spread, &relay, stops);
+    if (!error && spread->begin)
+        spread->begin(spread->context);
+    if (!error)
+        error = spread_bytes(spread, &relay);
+    ended = relay_end(&relay);
+    return error ? error : ended;
 }

@@ -34,6 +34,8 @@ struct spread {
     uint64_t threads; /* 0: as many as are best */
     size_t at_once;   /* most items that get() is asked for; fewer where RLIMIT_NOFILE is low */
 
+    /* Called once, when all is prepared, before the first byte. May be NULL. */
+    void (*begin)(void *context);
     /* Opens `count` files of a target's memory, from an item on; the descriptors are closed here. A
      * negative errno stops all, and spread_run returns it. */
     int (*get)(void *context, size_t target, size_t item, size_t count, int *fds);
