@@ -111,6 +111,19 @@ static int bytes_fill(struct copy *copy, struct spread_target *targets, const ui
     return error || signals_get() ? bytes_explain(&bytes, &spread, error) : CLI_OK;
 }
 
+/* Begins to pin the rings that threads need, beside the making of the targets' memory. */
+static void bytes_warm(const struct copy *copy, uint64_t bytes_each)
+{
+    const struct staging_memory *from = &copy->reader.memory;
+    uint64_t threads = copy->request->threads;
+
+    for (size_t i = 0; i < copy->request->count; i++) {
+        const struct staging_memory *to = &copy->targets[i].memory;
+        if (staging_is_copied(from) != staging_is_copied(to))
+            staging_warm(staging_is_copied(from) ? from : to, threads, bytes_each);
+    }
+}
+
 int copy_bytes(struct copy *copy)
 {
     size_t count = copy->request->count;
@@ -119,6 +132,8 @@ int copy_bytes(struct copy *copy)
     SCOPED_FREE uint64_t *sizes = bytes_list_sizes(copy, &whole_bytes);
     int status = targets && sizes ? CLI_OK : cli_out_of_memory();
 
+    if (status == CLI_OK)
+        bytes_warm(copy, whole_bytes / count);
     for (size_t i = 0; status == CLI_OK && i < count; i++) {
         struct target *target = &copy->targets[i];
         if (!staging_is_file(&target->memory))
