@@ -76,7 +76,8 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
 /*
  * Prepares in the background all that so many threads need for size_bytes of this memory; on a GPU
  * this pins buffers. Called before a work, while other things are done; the next staging_equip of
- * the device, or spread_run, waits for it. Once for a device. A failure is left to the work to repeat.
+ * the device, or spread_run, waits for it. Once for a device. A failure is left to the work to
+ * repeat.
  */
 void staging_warm(const struct staging_memory *memory, uint64_t threads, uint64_t size_bytes);
 
