@@ -225,6 +225,8 @@ EXPORTED enum drv_result cuDevicePrimaryCtxReset_v2(drv_device device);
 EXPORTED enum drv_result cuCtxCreate_v2(struct drv_context **context, unsigned flags,
                                         drv_device device);
 EXPORTED enum drv_result cuCtxDestroy_v2(struct drv_context *context);
+/* Checks the contexts; copies between devices need no access here. */
+EXPORTED enum drv_result cuCtxEnablePeerAccess(struct drv_context *peer, unsigned flags);
 EXPORTED enum drv_result cuStreamBeginCapture_v2(struct drv_stream *stream,
                                                  enum drv_capture_mode mode);
 EXPORTED enum drv_result cuStreamEndCapture(struct drv_stream *stream, void **graph);

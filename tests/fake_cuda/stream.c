@@ -215,6 +215,16 @@ enum drv_result cuCtxPopCurrent_v2(struct drv_context **context)
     return DRV_SUCCESS;
 }
 
+enum drv_result cuCtxEnablePeerAccess(struct drv_context *peer, unsigned flags)
+{
+    ENTER();
+    if (flags != 0)
+        return DRV_INVALID_VALUE;
+    if (!context_current() || !peer || peer->magic != MAGIC_CONTEXT)
+        return DRV_INVALID_CONTEXT;
+    return peer->gpu == context_current()->gpu ? DRV_INVALID_DEVICE : DRV_SUCCESS;
+}
+
 enum drv_result cuCtxGetDevice(drv_device *device)
 {
     ENTER();
