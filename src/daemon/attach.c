@@ -5,7 +5,6 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/privileges.h"
-#include "daemon/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -151,18 +149,6 @@ void attach_widen(const struct mountinfo *mount, unsigned max_background)
 }
 
 /* Prepares a child, which ends with its parent. */
-static void begin_child(pid_t parent)
-{
-    sigset_t none;
-
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    privileges_raise();
-}
-
 /* Opens the mount's root. As root this is a clone of the mount in no tree: a socket keeps its mount
  * busy for good, and umount(8) would say EBUSY. */
 static int open_root(const char *mountpoint)
@@ -174,7 +160,7 @@ static int open_root(const char *mountpoint)
     return fd < 0 ? -errno : fd;
 }
 
-static int bind_socket(const char *mountpoint, int *listen_fd)
+static int bind_socket(const void *mountpoint, int *listen_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int root = open_root(mountpoint);
@@ -199,48 +185,15 @@ static int bind_socket(const char *mountpoint, int *listen_fd)
     return error;
 }
 
-int attach_start_bind(const char *mountpoint, pid_t *child, int *fd)
+int attach_start_bind(const char *mountpoint, struct errand *binder)
 {
-    int ends[2];
-    pid_t parent = getpid();
-    int error = wire_pair(ends);
-
-    if (error)
-        return error;
-    *child = fork();
-    if (*child == 0) {
-        struct wire_message message = {.type = WIRE_LISTENER};
-        int listen_fd = -1;
-        begin_child(parent);
-        /* The keeper's descriptors, above all /dev/fuse, must not stay open in this child. */
-        dup2(ends[1], 3);
-        close_range(4, ~0u, 0);
-        message.error = bind_socket(mountpoint, &listen_fd);
-        _exit(wire_send(3, &message, listen_fd) ? 1 : 0);
-    }
-    close(ends[1]);
-    if (*child < 0) {
-        error = -errno;
-        close(ends[0]);
-        return error;
-    }
-    *fd = ends[0];
-    return 0;
+    return errand_start(binder, bind_socket, mountpoint);
 }
 
-int attach_finish_bind(pid_t child, int fd, int *listen_fd)
+int attach_finish_bind(struct errand *binder, int *listen_fd)
 {
-    struct wire_message message;
-    int error = wire_receive(fd, &message, listen_fd);
+    int error = errand_finish(binder, listen_fd);
 
-    close(fd);
-    kill(child, SIGKILL); /* it has finished */
-    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-        ;
-    if (!error && message.error)
-        error = message.error;
-    if (!error && *listen_fd < 0)
-        error = -EPROTO;
     if (error)
         log_error("cannot bind the socket .fds in the mount: %s", strerror(-error));
     return error;
@@ -277,7 +230,7 @@ pid_t attach_start_unmount(const char *mountpoint, bool lazy)
 
     if (child != 0)
         return child;
-    begin_child(parent);
+    errand_begin_child(parent);
     close_range(3, ~0u, 0);
     for (int left = ATTACH_UNMOUNT_TRIES; left > 0; left--) {
         int error = unmount_once(mountpoint, lazy, left > 1);

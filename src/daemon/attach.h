@@ -9,6 +9,7 @@
 #ifndef GMSFS_DAEMON_ATTACH_H
 #define GMSFS_DAEMON_ATTACH_H
 
+#include "daemon/errand.h"
 #include "daemon/mountinfo.h"
 
 #include <stdbool.h>
@@ -24,12 +25,10 @@ int attach_mount(const char *mountpoint, const char *backend, bool allow_other, 
  * has not. Works as root; for an ordinary user the limit stays at fs.fuse.max_user_bgreq. */
 void attach_widen(const struct mountinfo *mount, unsigned max_background);
 
-/* Starts a child that binds and listens. *fd becomes readable when it has finished; then call
- * attach_finish_bind. */
-int attach_start_bind(const char *mountpoint, pid_t *child, int *fd);
-/* Receives the listening socket, ends the child and closes fd. On failure returns a negative errno,
- * which was logged. */
-int attach_finish_bind(pid_t child, int fd, int *listen_fd);
+/* Starts a child that binds and listens. Call attach_finish_bind when it has finished. */
+int attach_start_bind(const char *mountpoint, struct errand *binder);
+/* Receives the listening socket. On failure returns a negative errno, which was logged. */
+int attach_finish_bind(struct errand *binder, int *listen_fd);
 
 /* Starts a child that unmounts: once no file is open or, with `lazy`, at once for the tree. It
  * exits with 0 on success. It tries for a moment, because the caller may be about to close its

@@ -186,7 +186,7 @@ static void serve_turn(struct keeper *keeper)
     struct pollfd events[] = {
         {keeper->signal_fd, POLLIN, 0},  {keeper->keep_fd, POLLIN, 0},
         {keeper->control_fd, POLLIN, 0}, {keeper->mounts_fd, POLLPRI, 0},
-        {keeper->binder_fd, POLLIN, 0},  {keeper->setup->relay->fd, POLLIN, 0},
+        {keeper->binder.fd, POLLIN, 0},  {keeper->setup->relay->fd, POLLIN, 0},
         {keeper->visit.fd, POLLIN, 0},   {keeper->lifeline_fd, POLLIN, 0},
     };
     int count = poll(events, sizeof events / sizeof events[0], choose_timeout_ms(keeper));
@@ -296,8 +296,8 @@ static void end(struct keeper *keeper)
     file_close_fd(&keeper->visit.fd);
     gms_sockets_close(&keeper->gms);
     file_close_fd(&keeper->listen_fd);
-    if (keeper->binder > 0)
-        kill(keeper->binder, SIGKILL);
+    if (keeper->binder.pid > 0)
+        kill(keeper->binder.pid, SIGKILL);
     read_last_messages(keeper);
     keeper_on_mounts(keeper);
     if (ended_in_order(keeper))
@@ -335,13 +335,12 @@ int keeper_main(const struct keeper_setup *setup)
     struct keeper keeper = {
         .setup = setup,
         .worker = -1,
-        .binder = -1,
+        .binder = ERRAND_NONE,
         .unmounter = -1,
         .signal_fd = -1,
         .mounts_fd = -1,
         .control_fd = -1,
         .keep_fd = -1,
-        .binder_fd = -1,
         .lifeline_fd = -1,
         .listen_fd = -1,
         .fuse_fd = -1,

@@ -64,13 +64,12 @@ static void end_without_socket(struct keeper *keeper)
 
 static void start_bind(struct keeper *keeper)
 {
-    if (keeper->binder > 0 || keeper->listen_fd >= 0 || keeper->is_detached || keeper->end_ms)
+    if (keeper->binder.pid > 0 || keeper->listen_fd >= 0 || keeper->is_detached || keeper->end_ms)
         return;
-    int error = attach_start_bind(keeper_path(keeper), &keeper->binder, &keeper->binder_fd);
+    int error = attach_start_bind(keeper_path(keeper), &keeper->binder);
     if (error) {
         log_error("%s: cannot start the child that binds .fds: %s", keeper_path(keeper),
                   strerror(-error));
-        keeper->binder = -1;
         end_without_socket(keeper);
     }
 }
@@ -101,10 +100,8 @@ static void announce(struct keeper *keeper)
 
 void keeper_on_bound(struct keeper *keeper)
 {
-    int error = attach_finish_bind(keeper->binder, keeper->binder_fd, &keeper->listen_fd);
+    int error = attach_finish_bind(&keeper->binder, &keeper->listen_fd);
 
-    keeper->binder = -1;
-    keeper->binder_fd = -1;
     if (error) {
         end_without_socket(keeper);
         return;

@@ -14,6 +14,7 @@
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H
 
 #include "daemon/backings.h"
+#include "daemon/errand.h"
 #include "daemon/fdstore.h"
 #include "daemon/gms_sockets.h"
 #include "daemon/handover.h"
@@ -116,8 +117,9 @@ struct keeper_part {
 
 struct keeper {
     const struct keeper_setup *setup;
-    pid_t worker, binder, unmounter;                          /* -1 if none */
-    int signal_fd, mounts_fd, control_fd, keep_fd, binder_fd; /* -1 if none */
+    pid_t worker, unmounter;                       /* -1 if none */
+    int signal_fd, mounts_fd, control_fd, keep_fd; /* -1 if none */
+    struct errand binder;
     int fuse_fd, listen_fd;
     int audit_fd; /* until the worker has it */
     int trace_fd;

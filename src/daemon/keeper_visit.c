@@ -83,7 +83,7 @@ static const char *find_obstacle(const struct keeper *keeper)
         return "another upgrade or takeover is under way";
     if (!keeper->is_serving || keeper->end_ms || keeper->is_detached || keeper->unmounter > 0)
         return "the mount begins or ends";
-    return keeper->binder > 0 ? "its socket is being bound; try again" : NULL;
+    return keeper->binder.pid > 0 ? "its socket is being bound; try again" : NULL;
 }
 
 static void yield(struct keeper *keeper, enum keeper_visit_stage stage)
