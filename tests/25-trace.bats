@@ -84,6 +84,35 @@ trace_value() { # NAME
     assert_eq "$(sha256sum <"$T/trace.1")" "$sum"
 }
 
+# fill_trace FILE: looks at the mount until the trace has replaced its file by this one
+fill_trace() {
+    wait_until 10 bash -c "stat '$M'/* >'$T/out'; [[ -e '$1' ]]"
+}
+
+@test "a disk that hangs while the trace's file is replaced keeps no worker from starting" {
+    export GMSFS_TRACE_BYTES=20000 GMSFS_HOLD_TRACE=$T/hold
+    touch "$T/hold"
+    start_mount size=16M,trace="$T/trace"
+    wait_until 10 bash -c "stat '$M'/* >'$T/out'; (( \$(stat -c %s '$T/trace') >= 20000 ))"
+    kill -KILL "$(worker_of "$KEEPER" | head -n 1)" # the other child replaces the file
+    wait_until_any 5 resumed_more_than 0
+    ctl mkdir "$M/other"
+    [[ ! -e $T/trace.1 ]]
+    rm "$T/hold"
+    fill_trace "$T/trace.1"
+    wait_until 10 bash -c "stat '$M'/* >'$T/out'; [[ -s '$T/trace' ]]"
+}
+
+@test "a trace whose full file cannot be replaced ends, and the log says so" {
+    export GMSFS_TRACE_BYTES=20000
+    mkdir -p "$T/gone"
+    start_mount size=16M,trace="$T/gone/trace"
+    mv "$T/gone" "$T/moved"
+    wait_until 10 bash -c "stat '$M'/* >'$T/out'; grep -q 'the trace ends, because its file is full' '$LOG'"
+    grep -q "$T/gone/trace: cannot open it: No such file" "$LOG"
+    ctl mkdir "$M/other"
+}
+
 @test "a link, a directory and another user's file are refused, with the reason" {
     local refused
     refused() { # FILE TEXT

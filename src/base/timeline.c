@@ -210,11 +210,8 @@ static int write_spans(struct timeline *at, const struct span *spans, size_t cou
     size_t size = (size_t)ftello(out);
     fclose(out);
     int error = at->is_full ? -EFBIG : write_text(at, text, size);
-    if (!error && (uint64_t)file.st_size + size >= at->options.max_bytes) {
-        at->is_full = true;
-        if (at->options.full)
-            at->options.full(at->options.context);
-    }
+    if (!error && (uint64_t)file.st_size + size >= at->options.max_bytes)
+        at->is_full = !at->options.full || at->options.full(at->options.context) == 0;
     return error;
 }
 

@@ -33,14 +33,15 @@ struct timeline_options {
     int fd;              /* from timeline_open; becomes the timeline's */
     uint64_t max_bytes;
     /* Called by the writing thread when the file has max_bytes: timeline_reopen brings another one.
-     * NULL: there is none, and all later spans are dropped. */
-    void (*full)(void *context);
+     * Returns 0; else the file grows, and the next write calls it again. NULL: there is none, and
+     * all later spans are dropped. */
+    int (*full)(void *context);
     void *context;
     struct timeline_numbers *numbers; /* the caller's, counted on; NULL: from 0 */
 };
 
-/* Opens a file for a timeline, of mode 0600. An earlier one there becomes PATH.1, in the place of
- * that. Follows no link in the last part of the path, and takes nothing but a regular file of the
+/* Opens a file for a timeline, of mode 0600. An earlier one there becomes PATH.1, and
+ * replaces an earlier PATH.1. Follows no link in the last part of the path, and takes nothing but a regular file of the
  * caller's user. Returns a descriptor, or a negative errno with the reason in `failure`. */
 int timeline_open(const char *path, struct failure *failure);
 /* Continues where another process ended. 0, -ENOMEM, -EAGAIN; takes the descriptor in any case. */

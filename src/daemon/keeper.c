@@ -188,6 +188,7 @@ static void serve_turn(struct keeper *keeper)
         {keeper->control_fd, POLLIN, 0}, {keeper->mounts_fd, POLLPRI, 0},
         {keeper->binder.fd, POLLIN, 0},  {keeper->setup->relay->fd, POLLIN, 0},
         {keeper->visit.fd, POLLIN, 0},   {keeper->lifeline_fd, POLLIN, 0},
+        {keeper->tracer.fd, POLLIN, 0},
     };
     int count = poll(events, sizeof events / sizeof events[0], choose_timeout_ms(keeper));
 
@@ -203,6 +204,8 @@ static void serve_turn(struct keeper *keeper)
     notify_resend();
     if (count <= 0)
         return;
+    if (events[8].revents)
+        keeper_on_traced(keeper);
     if (events[7].revents)
         keeper_on_lifeline(keeper);
     if (events[6].revents)
@@ -298,6 +301,8 @@ static void end(struct keeper *keeper)
     file_close_fd(&keeper->listen_fd);
     if (keeper->binder.pid > 0)
         kill(keeper->binder.pid, SIGKILL);
+    if (keeper->tracer.pid > 0)
+        kill(keeper->tracer.pid, SIGKILL);
     read_last_messages(keeper);
     keeper_on_mounts(keeper);
     if (ended_in_order(keeper))
@@ -336,6 +341,7 @@ int keeper_main(const struct keeper_setup *setup)
         .setup = setup,
         .worker = -1,
         .binder = ERRAND_NONE,
+        .tracer = ERRAND_NONE,
         .unmounter = -1,
         .signal_fd = -1,
         .mounts_fd = -1,

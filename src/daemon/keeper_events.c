@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 #include "base/timeline.h"
 #include "daemon/attach.h"
 #include "daemon/notify.h"
@@ -146,19 +147,39 @@ int keeper_open_trace(const char *path, struct failure *failure)
     return fd;
 }
 
+/* Runs in a child: the disk may be slow or dead. */
+static int replace_trace(const void *argument, int *fd)
+{
+    const struct keeper *keeper = argument;
+    struct failure failure;
+
+    hook_wait("GMSFS_HOLD_TRACE");
+    *fd = timeline_open(keeper->setup->options->trace, &failure);
+    if (*fd < 0)
+        log_error("%s: the trace ends, because its file is full and cannot be replaced: %s",
+                  keeper_path(keeper), failure.text);
+    return *fd < 0 ? *fd : 0;
+}
+
 /* Replaces the trace's file, which is full; the former one becomes FILE.1. */
 static void rotate_trace(struct keeper *keeper)
 {
-    struct failure failure;
-    int fd = keeper->trace_fd < 0 || keeper->end_ms
-                 ? -1
-                 : keeper_open_trace(keeper->setup->options->trace, &failure);
-
-    if (keeper->trace_fd < 0 || keeper->end_ms)
+    if (keeper->trace_fd < 0 || keeper->end_ms || keeper->tracer.pid > 0)
         return;
-    if (fd < 0) {
-        log_error("%s: the trace ends, because its file is full and cannot be replaced: %s",
-                  keeper_path(keeper), failure.text);
+    int error = errand_start(&keeper->tracer, replace_trace, keeper);
+    if (error)
+        log_error("%s: the trace ends, because its file is full and no child to replace it can be "
+                  "started: %s",
+                  keeper_path(keeper), strerror(-error));
+}
+
+/* The child has closed the former file too, so that its close waits for no disk here. */
+void keeper_on_traced(struct keeper *keeper)
+{
+    int fd = -1, error = errand_finish(&keeper->tracer, &fd);
+
+    if (error || keeper->end_ms) { /* the child has logged the error */
+        file_close_fd(&fd);
         return;
     }
     file_close_fd(&keeper->trace_fd);

@@ -120,6 +120,7 @@ struct keeper {
     pid_t worker, unmounter;                       /* -1 if none */
     int signal_fd, mounts_fd, control_fd, keep_fd; /* -1 if none */
     struct errand binder;
+    struct errand tracer; /* replaces the trace's file */
     int fuse_fd, listen_fd;
     int audit_fd; /* until the worker has it */
     int trace_fd;
@@ -166,6 +167,7 @@ bool keeper_on_control(struct keeper *keeper);
 bool keeper_on_keep(struct keeper *keeper);
 void keeper_on_mounts(struct keeper *keeper);
 void keeper_on_bound(struct keeper *keeper);
+void keeper_on_traced(struct keeper *keeper);
 
 /* ---- keeper_visit.c: another worker or keeper continues ------------------------------------- */
 

@@ -228,12 +228,12 @@ static void on_detached(struct worker *worker)
     }
 }
 
-static void on_trace_full(void *context)
+static int on_trace_full(void *context)
 {
     const struct worker *worker = context;
     struct wire_message message = {.type = WIRE_TRACE};
 
-    wire_send(worker->setup->control_fd, &message, -1);
+    return wire_send(worker->setup->control_fd, &message, -1);
 }
 
 /* Takes the descriptor. */
