@@ -45,7 +45,8 @@ static int refuse(struct tensors *tensors, const struct layout_entry *culprit, c
 /* ---- metadata ------------------------------------------------------------------------------ */
 
 struct key {
-    size_t at, bytes; /* in the object that is being written */
+    const char *text; /* in the object that is being written */
+    size_t bytes;
 };
 
 /* Appends a string in the file's spelling, which is never longer than another one. */
@@ -62,13 +63,21 @@ static bool put_string(struct tensors *tensors, const struct json_token *token, 
     return true;
 }
 
-static bool is_repeated(const struct tensors *tensors, const struct key *keys, size_t count)
+static int compare_keys(const void *left, const void *right)
 {
-    const struct key *last = &keys[count];
+    const struct key *a = left, *b = right;
 
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].bytes == last->bytes &&
-            memcmp(tensors->metadata + keys[i].at, tensors->metadata + last->at, last->bytes) == 0)
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
+    return memcmp(a->text, b->text, a->bytes);
+}
+
+/* Sorts the keys: a user chooses them, and comparing each with all takes a recovery's time. */
+static bool has_repeated(struct key *keys, size_t count)
+{
+    qsort(keys, count, sizeof *keys, compare_keys);
+    for (size_t i = 1; i < count; i++)
+        if (compare_keys(&keys[i - 1], &keys[i]) == 0)
             return true;
     return false;
 }
@@ -83,12 +92,10 @@ static bool put_pair(struct tensors *tensors, struct json_scan *scan, char *deco
         return false;
     if (count > 0)
         tensors->metadata[tensors->metadata_bytes++] = ',';
-    keys[count].at = tensors->metadata_bytes;
+    keys[count].text = tensors->metadata + tensors->metadata_bytes;
     if (!put_string(tensors, &key, decoded))
         return false;
-    keys[count].bytes = tensors->metadata_bytes - keys[count].at;
-    if (is_repeated(tensors, keys, count))
-        return false;
+    keys[count].bytes = (size_t)(tensors->metadata + tensors->metadata_bytes - keys[count].text);
     tensors->metadata[tensors->metadata_bytes++] = ':';
     return put_string(tensors, &value, decoded);
 }
@@ -110,7 +117,7 @@ static bool put_object(struct tensors *tensors, struct json_scan *scan, char *de
             return false;
     }
     tensors->metadata[tensors->metadata_bytes++] = '}';
-    return json_scan_is_over(scan);
+    return json_scan_is_over(scan) && !has_repeated(keys, count);
 }
 
 static int take_metadata(struct tensors *tensors)

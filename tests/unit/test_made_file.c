@@ -97,6 +97,14 @@ TAP_TEST(a_layout_that_no_file_can_hold_tells_why)
     put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.int8\",\"shape\":[2]}");
     put_at(layout, "__metadata__", LAYOUT_UNBOUND, 0, "{\"a\":\"1\"} x");
     check_str(reason(layout), "it is not a JSON object of at most 1,024 strings");
+    put_at(layout, "__metadata__", LAYOUT_UNBOUND, 0, "{\"a\":\"\\ud800\"}");
+    check_str(reason(layout), "it is not a JSON object of at most 1,024 strings");
+    put_at(layout, "__metadata__", LAYOUT_UNBOUND, 0,
+           "{\"b\":\"1\",\"a\":\"1\",\"ab\":\"1\",\"\\u0062\":\"2\"}");
+    check_str(reason(layout), "it is not a JSON object of at most 1,024 strings");
+    put_at(layout, "__metadata__", LAYOUT_UNBOUND, 0,
+           "{\"b\":\"1\",\"a\":\"1\",\"ab\":\"1\",\"B\":\"1\"}");
+    check_str(reason(layout), "");
     put_at(layout, "__metadata__", LAYOUT_UNBOUND, 0, "{}");
     check_str(reason(layout), "");
     layout_free(layout);
