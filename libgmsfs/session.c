@@ -333,7 +333,7 @@ static int session_publish_layout(struct gmsfs_store *handle, struct gmsfs_ioc_c
 static int session_close_and_publish(struct gmsfs_store *handle, struct gmsfs_ioc_commit *commit)
 {
     GFS_SCOPE(scope);
-    int error = gfs_memory_enter(&handle->memory, 0, &scope), failed;
+    int error = gfs_memory_enter(&handle->memory, 0, &scope);
 
     if (!error)
         error = gfs_memory_synchronise(&handle->memory);
@@ -342,10 +342,9 @@ static int session_close_and_publish(struct gmsfs_store *handle, struct gmsfs_io
     error = session_set_access(handle, GMSFS_ACCESS_READ, commit->flags);
     if (!error)
         error = session_publish_layout(handle, commit);
-    if (!error)
-        return 0;
-    failed = session_set_access(handle, GMSFS_ACCESS_WRITE, commit->flags);
-    return failed ? failed : error;
+    if (error) /* the caller hears why the commit failed, also where this fails too */
+        session_set_access(handle, GMSFS_ACCESS_WRITE, commit->flags);
+    return error;
 }
 
 int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t *group)
