@@ -38,6 +38,7 @@ id_of() { # STORE
 }
 
 bytes_of() { # of hex digits
+    # shellcheck disable=SC2001 # no pattern of bash does so
     printf '%b' "$(sed 's/../\\x&/g' <<<"$1")"
 }
 

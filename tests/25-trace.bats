@@ -114,7 +114,6 @@ fill_trace() {
 }
 
 @test "a link, a directory and another user's file are refused, with the reason" {
-    local refused
     refused() { # FILE TEXT
         run_logged -1 "$GMSFS" mount -o "backend=host,size=16M,trace=$1" "$T/mnt"
         assert_match "$output" "$2"
@@ -161,6 +160,7 @@ within() {
         has_span "$T/trace" '.name == "copy"'
     fi
     # No read ends after the commit began.
+    # shellcheck disable=SC2016 # of jq
     assert_eq "$(spans "$T/trace" '(map(select(.name == "commit"))[0].ts) as $c | all(.[] | select(.name == "read"); .ts + .dur <= $c)')" true
     assert_eq "$(stat -c %a "$T/trace")" 600
     # The next load's trace begins a new file, also that of a group.

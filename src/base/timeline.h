@@ -41,8 +41,9 @@ struct timeline_options {
 };
 
 /* Opens a file for a timeline, of mode 0600. An earlier one there becomes PATH.1, and
- * replaces an earlier PATH.1. Follows no link in the last part of the path, and takes nothing but a regular file of the
- * caller's user. Returns a descriptor, or a negative errno with the reason in `failure`. */
+ * replaces an earlier PATH.1. Follows no link in the last part of the path, and takes nothing but a
+ * regular file of the caller's user. Returns a descriptor, or a negative errno with the reason in
+ * `failure`. */
 int timeline_open(const char *path, struct failure *failure);
 /* Continues where another process ended. 0, -ENOMEM, -EAGAIN; takes the descriptor in any case. */
 int timeline_start(const struct timeline_options *options);

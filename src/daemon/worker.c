@@ -168,8 +168,7 @@ static const char *get_unshared_reason(const struct worker *worker)
         return "huge pages cannot be shared: mount without hugepages=";
     if (!vmm_tells_holders(worker->vmm))
         return "the kernel does not tell which processes map memory: set sysctl "
-               "fs.leases-enable=1, "
-               "and mount anew";
+               "fs.leases-enable=1, and mount anew";
     if (!worker->keeper_backs)
         return "the daemon lacks CAP_SYS_ADMIN: root has to mount";
     return NULL;
@@ -228,32 +227,6 @@ static void on_detached(struct worker *worker)
     }
 }
 
-static int on_trace_full(void *context)
-{
-    const struct worker *worker = context;
-    struct wire_message message = {.type = WIRE_TRACE};
-
-    return wire_send(worker->setup->control_fd, &message, -1);
-}
-
-/* Takes the descriptor. */
-static int take_trace(struct worker *worker, int fd)
-{
-    struct timeline_options options = {
-        .process = worker->setup->mountpoint,
-        .fd = fd,
-        .max_bytes = hook_number("GMSFS_TRACE_BYTES", TIMELINE_MAX_BYTES),
-        .full = on_trace_full,
-        .context = worker,
-        .numbers = &get_counts(worker)->trace,
-    };
-
-    if (!timeline_is_on())
-        return timeline_start(&options);
-    timeline_reopen(fd);
-    return 0;
-}
-
 /* Takes the descriptor. */
 static int serve_message(struct worker *worker, const struct wire_message *message, int fd)
 {
@@ -268,7 +241,7 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
     } else if (message->type == WIRE_AUDIT && fd >= 0) {
         audit_reopen(worker->audit, fd);
     } else if (message->type == WIRE_TRACE && fd >= 0) {
-        error = take_trace(worker, fd);
+        error = worker_take_trace(worker, fd);
     } else if (message->type == WIRE_LISTENER && fd >= 0 && worker->fs) {
         fs_set_listener(worker->fs, fd);
     } else if (message->type == WIRE_GMS && fd >= 0 && worker->gms) {

@@ -105,6 +105,11 @@ void worker_end_step(struct worker *worker);
  * and this process will end in a moment too. */
 void worker_tell_keeper(struct worker *worker, const struct wire_message *message, int fd);
 
+/* ---- worker_trace.c ------------------------------------------------------------------------- */
+
+/* Starts the trace with this file, or goes on in it; takes the descriptor. */
+int worker_take_trace(struct worker *worker, int fd);
+
 /* ---- worker_room.c: the memory that this process may still take ----------------------------- */
 
 /* Call it before all else. */

@@ -56,7 +56,7 @@ enum node_kind {
     NODE_PIECES,
     NODE_BY_ID,    /* `by-id`, which no listing shows */
     NODE_CONTENTS, /* the directory in it */
-    NODE_MADE, /* the file of a store's tensors (made_file.h); its serial is the store's */
+    NODE_MADE,     /* the file of a store's tensors (made_file.h); its serial is the store's */
     NODE_KIND_COUNT,
 };
 
