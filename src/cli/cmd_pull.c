@@ -210,7 +210,7 @@ static int pull_do(struct pull *pull)
 /* ---- options -------------------------------------------------------------------------------- */
 
 static const struct cli_option options[] = {
-    {"--id", 0, "ID", cli_take_text, offsetof(struct pull, id_text),
+    {"--id", 0, "ID", store_take_id, offsetof(struct pull, id_text),
      "the contents to pull, by their id (32 hex digits, in `pieces` of a\n"
      "store); others are refused (default: what the first answer has)"},
     {"--tls-cert", 0, "FILE", cli_take_text, offsetof(struct pull, cert),
@@ -235,8 +235,8 @@ static int pull_run(int argc, char **argv)
     struct pull pull = {.request = {.timeout_ms = CLI_FOREVER, .realign = true}};
     int status = cli_parse(argc, argv, &pull);
 
-    if (status == CLI_OK && pull.id_text && pieces_parse_id(pull.id_text, pull.id) != 0)
-        status = cli_usage_error("--id '%s': an id has 32 hex digits", pull.id_text);
+    if (status == CLI_OK && pull.id_text)
+        (void)pieces_parse_id(pull.id_text, pull.id); /* store_take_id() has checked it */
     if (status == CLI_OK && !pull.cert != !pull.key)
         status = cli_usage_error("--tls-cert and --tls-key go together");
     if (status == CLI_OK) {
