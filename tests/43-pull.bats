@@ -8,6 +8,7 @@
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
 load helpers
+load gmsctl
 load image
 load web
 
@@ -88,6 +89,16 @@ fails() {
     assert_match "$output" "/plain/second: it has other contents"
     cli pull --timeout 5 --id "$ID" "$M/other" "$WEB/plain/second" "$WEB/plain/weights"
     same weights other
+}
+
+@test "an entry that does not fit here is told by the id, without the address's password" {
+    start_mount size=64M,granularity=64K
+    ctl open "$M/weights/ctl" rw acquire rw 0 alloc 5 1 a0 '' put end/1 value 0 65535 commit
+    share weights
+    start_mount size=64M,granularity=4K
+    cli -1 pull "$M/other" "${WEB/\/\////user:secret@}/plain/weights"
+    assert_match "$output" "pull: contents $ID: metadata 'end/1' points at byte 65535 of allocation 0"
+    [[ $output != *secret* ]] || fail 'the password was told'
 }
 
 @test "addresses come from a file, too" {

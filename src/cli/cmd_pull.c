@@ -133,14 +133,19 @@ static int pull_read(struct pull *pull, struct source_peers *peers, struct image
     return error == -ENOMEM ? failure_no_memory(failure) : error;
 }
 
-/* Makes the source of the bytes, which owns the peers then. */
-static int pull_make_source(struct image *image, struct source_peers *peers)
+/* Makes the source of the bytes, which owns the peers then. Messages name it by the id: it is no
+ * single node's, and an address may have a password. */
+static int pull_make_source(const struct pull *pull, struct image *image,
+                            struct source_peers *peers)
 {
     size_t count = image->manifest.allocation_count;
+    char id[DIGEST_TEXT_BYTES];
 
+    if (asprintf(&image->dir.path, "contents %s", digest_text(pull->id, id)) < 0)
+        image->dir.path = NULL;
     image->files = calloc(count + 1, sizeof(*image->files));
     image->dir.source = source_peers_source(peers, image->manifest.file_sizes, count);
-    if (!image->files || !image->dir.source)
+    if (!image->dir.path || !image->files || !image->dir.source)
         return cli_out_of_memory();
     for (size_t i = 0; i < count; i++)
         image->files[i] = i;
@@ -161,13 +166,10 @@ static int pull_open(struct pull *pull, struct image *image, struct source_peers
     struct failure failure;
 
     image->dir.fd = -1;
-    image->dir.path = strdup(pull->urls[0]);
-    if (!image->dir.path)
-        return cli_out_of_memory();
     if (source_peers_open(&wish, peers, &failure) != 0)
         return cli_failure(&failure);
     if (pull_read(pull, *peers, image, &failure) == 0)
-        return pull_make_source(image, *peers);
+        return pull_make_source(pull, image, *peers);
     source_peers_close(*peers);
     *peers = NULL;
     return cli_failure(&failure);
