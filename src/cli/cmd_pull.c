@@ -24,13 +24,13 @@
 static const char usage[] =
     "Usage: gmsfs pull [OPTION...] STORE URL...\n"
     "\n"
-    "Loads a committed store of other nodes into a store, which is made where it is not there. A\n"
+    "Loads a committed store of other nodes into a store, and makes the store if it is missing. A\n"
     "URL is the address of a store below a web server on its mount (gmsfs web), such as\n"
     "http://node7:8080/gpu0/weights/, and stands for all addresses of its host; @FILE has a URL "
     "on\n"
-    "each line. All that have the contents send them: pieces of 16M, each checked by its sum, "
-    "from\n"
-    "the nodes that answer best; a node that is slow, dead, full or wrong is left for others. A\n"
+    "each line. Pieces of 16M, each checked by its sum, come from the nodes that have the "
+    "contents\n"
+    "and answer fastest; other nodes replace a node that is slow, dead, full or wrong. A\n"
     "store that has the contents already is left as it is. On any error, or Ctrl-C, nothing is\n"
     "committed.\n";
 
@@ -105,7 +105,7 @@ static int pull_add_operands(struct pull *pull, char **operands, size_t count)
 
 /* ---- contents ------------------------------------------------------------------------------- */
 
-/* Reads the texts of the contents until they are right. */
+/* Reads the texts of the contents, and bars nodes that send wrong ones. */
 static int pull_read(struct pull *pull, struct source_peers *peers, struct image *image,
                      struct failure *failure)
 {

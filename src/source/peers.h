@@ -54,8 +54,8 @@ enum peer_state {
 /* How a question, or a piece, ended. */
 enum peer_result {
     PEER_GOOD,
-    PEER_FULL,  /* it refused for now: it sends others what it can */
-    PEER_SHUT,  /* it refused for now, and may send no one anything */
+    PEER_FULL,  /* it refused for now: it sends to other clients */
+    PEER_SHUT,  /* it refused for now, and may refuse all clients */
     PEER_LATE,  /* its time was over; of a piece alone */
     PEER_DEAD,  /* it does not answer, or the transfer broke */
     PEER_WRONG, /* the bytes have another sum; of a piece alone */
@@ -64,7 +64,7 @@ enum peer_result {
 
 struct peer {
     enum peer_state state;
-    uint64_t until_ms;   /* left alone until then */
+    uint64_t until_ms;   /* earliest time of the next request */
     uint64_t answer_ms;  /* duration of its last answer */
     uint64_t piece_ms;   /* average duration of a piece; 0: none has come */
     unsigned open, most; /* pieces now, and at most */
@@ -90,24 +90,26 @@ struct peers {
 /* count: 1..PEERS_MAX. */
 void peers_init(struct peers *peers, size_t count, uint64_t now_ms);
 
-/* Returns the peer to ask now, which is asked then; PEERS_NONE: none before *wait_ms have passed,
- * or another call changed something. */
+/* Returns the peer to ask now, and marks it as asked. PEERS_NONE: there is none until *wait_ms have
+ * passed, or another call has changed something. */
 size_t peers_next_ask(struct peers *peers, uint64_t now_ms, uint64_t *wait_ms);
-/* Tells the end of a question that began at began_ms. retry_ms: that a full peer asked for. */
+/* Takes the result of a question that began at began_ms. retry_ms: pause that a full peer asked
+ * for; 0 if none. */
 void peers_answered(struct peers *peers, size_t peer, uint64_t began_ms, uint64_t now_ms,
                     enum peer_result result, uint64_t retry_ms);
 
-/* Returns the peer to take a piece from, which has begun then; PEERS_NONE: as peers_next_ask().
- * avoid: a peer that failed with this piece, used only if there is no other; or PEERS_NONE. */
+/* Returns the peer to take a piece from, and counts the piece as begun; PEERS_NONE: as
+ * peers_next_ask(). avoid: a peer that failed with this piece, used only if there is no other; or
+ * PEERS_NONE. */
 size_t peers_next(struct peers *peers, uint64_t now_ms, size_t avoid, uint64_t *wait_ms);
-/* Tells the end of a piece that began at began_ms. */
+/* Takes the result of a piece that began at began_ms. */
 void peers_end(struct peers *peers, size_t peer, uint64_t began_ms, uint64_t now_ms,
                enum peer_result result, uint64_t retry_ms);
 /* Takes back peers_next(), without a result: the caller was stopped. */
 void peers_drop(struct peers *peers, size_t peer);
 
-/* True if a question that is asked now may find a peer to use, because fewer than PEERS_USED are
- * known. */
+/* Returns true if a question under way may find a peer to use: fewer than PEERS_USED have the
+ * contents. */
 bool peers_may_improve(const struct peers *peers);
 
 /* Bars a peer that lied about more than a piece. */
