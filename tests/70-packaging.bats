@@ -312,6 +312,17 @@ entry_says() { # PID REGEX
     assert_eq "$output" '["one", "two"]'
     kill "$server"
     wait_exit "$server"
+    expect_death "$M"
+    kill -KILL "$KEEPER" "$(worker_of "$KEEPER")" # a dead mount keeps no other one from being served
+    wait_until_any 10 process_gone "$KEEPER"
+    spawn entrypoint web --user nobody --listen "127.0.0.1:$port"
+    server=$SPAWNED
+    wait_until 10 curl -sf -o "$T/device" "http://127.0.0.1:$port/one/device"
+    run_logged -0 curl -sf "http://127.0.0.1:$port/ui/mounts.json"
+    assert_eq "$output" '["one", "two"]'
+    kill "$server"
+    wait_exit "$server"
+    umount -l "$M"
     MOUNT_LINES=${MOUNT_LINES%two*}
     end_entrypoint
 }
