@@ -279,7 +279,7 @@ void web_stand_beside(const struct web *web, const char *directory, uid_t uid, p
     bool is_in_the_way = false, was_in_the_way;
     sigset_t signals;
 
-    /* Its end is that of nginx; a terminal sends Ctrl-C to both. */
+    /* It ends when nginx ends; a terminal sends Ctrl-C to both. */
     sigfillset(&signals);
     sigprocmask(SIG_SETMASK, &signals, NULL);
     prctl(PR_SET_PDEATHSIG, SIGUSR2);
