@@ -12,6 +12,7 @@ load gpu
 
 setup() {
     gpu_setup
+    export GMSFS_GATE=$T/gate # transfers wait while it is there
     start_weights
 }
 
@@ -113,6 +114,36 @@ go_lost() {
     run_logged -1 "$GMSFS" clear-suspect "$M/nothing"
     assert_match "$output" 'no store of a gmsfs mount'
     run_logged -2 "$GMSFS" clear-suspect
+}
+
+@test "a store that is trusted again has an id again, made of the bytes as they are now" {
+    local id
+
+    committed weights
+    id=$(sed -n 's/^id //p' "$W/pieces")
+    assert_eq "$(jq -r .contents_id "$W/info")" "$id"
+    go_suspect
+    assert_eq "$(jq -r .contents_id "$W/info")" null
+    expect EIO open "$W/pieces" r
+    "$GMSFS" clear-suspect -q "$W"
+    cat "$W/pieces" >"$T/pieces"
+    assert_eq "$(jq -r .contents_id "$W/info")" "$id"
+    cmp "$T/pieces" "$W/by-id/$id/pieces"
+}
+
+@test "sums that run while a store becomes suspect end, also if it is trusted again meanwhile" {
+    committed weights
+    echo 0 >"$T/gate"
+    spawn bash -c '! cat "$1/pieces" 2>"$2/error"' - "$W" "$T"
+    wait_until 5 test -e "$T/gate.held"
+    go_suspect
+    "$GMSFS" clear-suspect -q "$W"
+    rm "$T/gate"
+    wait_exit "$SPAWNED"
+    grep 'Input/output error' "$T/error"
+    assert_eq "$(jq -r .contents_id "$W/info")" null
+    cat "$W/pieces" >/dev/null
+    [[ $(jq -r .contents_id "$W/info") != null ]]
 }
 
 @test "clear-suspect is for root, the user that mounted, and the store's owner" {

@@ -67,6 +67,8 @@ static bool is_current(const struct service *s, const struct sums *sums)
 {
     const struct core_store *store = core_find_store(s->core, sums->store);
 
+    if (sums->state == SUMS_KNOWN && store && store->contents == 0)
+        return false; /* the state forgot the id */
     return !sums->is_dropped && store && core_is_settled(store) &&
            store->generation == sums->generation && store->grants_rw == sums->grants_rw;
 }
@@ -223,9 +225,9 @@ static void end_encode(struct service *s, struct task *task)
     int error;
 
     sums->running--;
-    error = finish(s, sums);
-    if (error || sums->is_dropped)
-        fail(s, sums, error ? error : -ESTALE);
+    error = sums->is_dropped ? -ESTALE : finish(s, sums);
+    if (error)
+        fail(s, sums, error);
     else
         answer_all(sums, 0);
 }
@@ -454,6 +456,19 @@ uint64_t service_count_pieces_bytes(const struct core_store *store)
 
     /* Also where the bytes cannot be read: zip(1) ends at an error of a file without a size. */
     return is_shown ? pieces_text_bytes(store->fixed) : 0;
+}
+
+void service_fail_suspect_sums(struct service *s)
+{
+    struct sums *next;
+
+    for (struct sums *sums = s->sums; sums; sums = next) {
+        const struct core_store *store = core_find_store(s->core, sums->store);
+
+        next = sums->next;
+        if (store && store->suspect > 0 && !sums->is_dropped)
+            fail(s, sums, -EIO);
+    }
 }
 
 void service_drop_sums(struct service *s)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* health - news of the device: suspect memory, a lost device */
 #include "service/ending.h"
+#include "service/summing.h"
 
 #include <string.h>
 
@@ -33,5 +34,6 @@ void service_on_health(struct service *s)
         end_sessions(s);
     } else {
         note(s, CORE_NOTE_SUSPECT, news.why);
+        service_fail_suspect_sums(s);
     }
 }

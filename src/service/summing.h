@@ -9,6 +9,8 @@ struct sums;
 
 /* Answers a request of service_sum; the last one that waited ends the computation. */
 void service_cancel_sum(struct service *s, struct service_request *request, int error);
+/* Fails sums of suspect stores with -EIO: such sums stay wrong when the store is trusted again. */
+void service_fail_suspect_sums(struct service *s);
 /* For service_free: answers -ENOTCONN. */
 void service_drop_sums(struct service *s);
 
