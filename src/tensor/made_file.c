@@ -175,8 +175,8 @@ static const char *find_fault(const struct tensors *tensors, const struct found 
     if (has_key(entry, SAFETENSORS_METADATA_KEY))
         return "a tensor has the name of a file's metadata";
     if (__builtin_add_overflow(found->offset, found->size_bytes, &end) ||
-        end > found->allocation->aligned_bytes)
-        return "it reaches beyond its allocation";
+        end > found->allocation->size_bytes) /* the contents id ends there */
+        return "it reaches beyond its allocation's size";
     if (tensors->data_bytes + found->size_bytes > INT64_MAX / 2)
         return "all tensors together have more bytes than can be counted";
     return NULL;

@@ -89,7 +89,7 @@ TAP_TEST(a_layout_that_no_file_can_hold_tells_why)
     put_at(layout, "t", 0, 4095, "{\"dtype\":\"torch.int8\",\"shape\":[1]}");
     check_str(reason(layout), "");
     put_at(layout, "t", 0, 4095, "{\"dtype\":\"torch.int8\",\"shape\":[2]}");
-    check_str(reason(layout), "it reaches beyond its allocation");
+    check_str(reason(layout), "it reaches beyond its allocation's size");
     check_int(made_file_plan(layout, &made), -EINVAL);
     check(made == NULL);
     put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.nothing\",\"shape\":[2]}");
