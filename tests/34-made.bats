@@ -164,7 +164,11 @@ EOF
         exec 9>&-
         assert_eq "$(reason)" "$why" "$name"
         run_logged ls "$F"
-        [[ $why == model.safetensors ]] && assert_eq "$status" 0 || assert_eq "$status" 2
+        if [[ $why == model.safetensors ]]; then
+            assert_eq "$status" 0 "$name"
+        else
+            assert_eq "$status" 2 "$name"
+        fi
         row=1
     done <<EOF
 fine|a|2|{"dtype":"torch.int16","shape":[4]}|model.safetensors
