@@ -130,8 +130,12 @@ bool node_has_made(const struct core *core, const struct core_store *store)
 
 bool node_has_files(const struct core *core, const struct core_store *store)
 {
-    return node_has_made(core, store) ||
-           file_tree_first(core_get_layout(core, store), NULL, 0) != NULL;
+    const struct layout *layout = core_get_layout(core, store);
+
+    /* Entries that are no files make the search long: a commit did it for its layout. */
+    if (layout == store->fixed)
+        return store->made.size_bytes > 0 || store->made.has_files;
+    return file_tree_first(layout, NULL, 0) != NULL;
 }
 
 /* Returns true if the store, as it is now, has this fixed name. */

@@ -31,6 +31,7 @@ struct tensors {
     uint64_t data_bytes;
     char *metadata; /* an object in JSON without blanks; NULL: none */
     size_t metadata_bytes;
+    bool has_files;  /* its own */
     const char *why; /* reason why no file can be made */
     const struct layout_entry *culprit;
 };
@@ -240,7 +241,8 @@ static int take_all(struct tensors *tensors)
     const struct layout_entry *entry;
     int error;
 
-    if (file_tree_first(tensors->layout, NULL, 0))
+    tensors->has_files = file_tree_first(tensors->layout, NULL, 0) != NULL;
+    if (tensors->has_files)
         return refuse(tensors, NULL, NULL);
     entry = layout_find_entry(tensors->layout, TENSOR_GGUF_KEY, strlen(TENSOR_GGUF_KEY));
     if (entry)
@@ -294,7 +296,7 @@ int made_file_look(const struct layout *layout, struct made_file_facts *facts)
 
     if (!error && !tensor_header_is_accepted(header_bytes))
         error = refuse(&tensors, NULL, "the header would have more than 100,000,000 bytes");
-    *facts = (struct made_file_facts){0};
+    *facts = (struct made_file_facts){.has_files = tensors.has_files};
     if (!error) {
         facts->size_bytes = header_bytes + tensors.data_bytes;
         facts->plan_bytes = sizeof(struct made_file) + header_bytes +

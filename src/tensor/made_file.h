@@ -22,6 +22,7 @@ struct made_file_facts {
     const char *why;     /* reason, a constant; NULL: there is one, or the store has other files */
     uint64_t culprit;    /* serial of the entry that is the reason; 0: none is */
     uint64_t plan_bytes; /* memory of its plan */
+    bool has_files;      /* the layout has files of its own */
 };
 
 /* A tensor's bytes. */

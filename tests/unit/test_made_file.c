@@ -36,6 +36,7 @@ static const char *reason(const struct layout *layout)
     struct made_file_facts facts;
 
     require(made_file_look(layout, &facts) == 0);
+    check(!facts.has_files);
     check_int(facts.size_bytes == 0, facts.why != NULL);
     return facts.why ? facts.why : "";
 }
@@ -122,5 +123,6 @@ TAP_TEST(a_layout_with_files_of_its_own_has_no_other)
     require(made_file_look(layout, &facts) == 0);
     check_int(facts.size_bytes, 0);
     check(facts.why == NULL);
+    check(facts.has_files);
     layout_free(layout);
 }
