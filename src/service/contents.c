@@ -2,6 +2,7 @@
 #include "service/contents.h"
 
 #include "meta/pieces.h"
+#include "service/discard.h"
 #include "service/ending.h"
 #include "service/moves.h"
 #include "service/summing.h"
@@ -33,7 +34,8 @@ struct sums {
     uint64_t store, generation, grants_rw;
     enum sums_state state;
     struct layout *layout; /* NULL once it is planned */
-    struct pieces pieces;
+    struct pieces pieces;  /* empty once they are encoded */
+    uint8_t id[DIGEST_BYTES];
     uint8_t contents_hash[DIGEST_BYTES];
     size_t started, running; /* pieces begun; jobs that run */
     int error;               /* of a job */
@@ -82,15 +84,28 @@ static struct sums *find_sums(const struct service *s, uint64_t store)
     return sums;
 }
 
-static void free_sums(struct service *s, struct sums *sums)
+static void free_layout(void *layout)
 {
-    LIST_REMOVE(s->sums, sums);
-    service_give(s, SERVICE_BOUND_SUMS, sums->uid, sums->counted_bytes);
+    layout_free(layout);
+}
+
+static void free_it(void *object)
+{
+    struct sums *sums = object;
+
     layout_free(sums->layout);
     pieces_free(&sums->pieces);
     free(sums->bytes);
     blob_unref(sums->text);
     free(sums);
+}
+
+/* Large ones on a helper thread: they have a million entries, 65,536 names, a text of 256 MiB. */
+static void free_sums(struct service *s, struct sums *sums)
+{
+    LIST_REMOVE(s->sums, sums);
+    service_give(s, SERVICE_BOUND_SUMS, sums->uid, sums->counted_bytes);
+    service_discard(s, free_it, sums);
 }
 
 static void drop_sums(struct service *s, struct sums *sums)
@@ -178,7 +193,7 @@ static void end_plan(struct service *s, struct task *task)
     struct sums *sums = (struct sums *)task;
 
     sums->running--;
-    layout_free(sums->layout);
+    service_discard(s, free_layout, sums->layout); /* the last reference if the store has gone */
     sums->layout = NULL;
     sums->state = SUMS_SUMS;
     go_on(s, sums);
@@ -193,9 +208,11 @@ static void run_encode(struct job *job)
                                  pieces->piece_count, pieces->id);
     if (!sums->error)
         sums->error = pieces_encode(pieces, &sums->bytes, &sums->byte_count);
+    memcpy(sums->id, pieces->id, sizeof sums->id);
+    pieces_free(pieces);
 }
 
-/* Makes the id state, and keeps the text alone. */
+/* Records the id, and makes the text known. */
 static int finish(struct service *s, struct sums *sums)
 {
     struct record record = {.type = RECORD_CONTENTS,
@@ -204,7 +221,7 @@ static int finish(struct service *s, struct sums *sums)
                             .offset = sums->grants_rw};
     int error = sums->error;
 
-    memcpy(record.bytes16, sums->pieces.id, sizeof record.bytes16);
+    memcpy(record.bytes16, sums->id, sizeof record.bytes16);
     if (!error)
         error = service_apply_record(s, &record, NULL);
     if (error)
@@ -213,7 +230,6 @@ static int finish(struct service *s, struct sums *sums)
     if (!sums->text)
         return -ENOMEM;
     sums->bytes = NULL;
-    pieces_free(&sums->pieces);
     service_charge(s, SERVICE_BOUND_SUMS, sums->uid, &sums->counted_bytes, sums->byte_count);
     sums->state = SUMS_KNOWN;
     return 0;
