@@ -3,8 +3,9 @@
  * sum - sums of bytes of a piece
  *
  * Host memory is summed where it lies: a copy by read(2) takes as long as the sum. It is sealed and
- * committed, so the mapping raises no SIGBUS, except for a page with a memory error, which read(2)
- * reports as EIO: that ends the worker, and the keeper refuses a request that ends workers.
+ * committed, so the mapping raises no SIGBUS, except for a page with a memory error: the kernel
+ * looks at all pages first (MADV_POPULATE_READ). Only a page that breaks between that look and the
+ * sum ends the worker.
  */
 #include "base/digest.h"
 #include "vmm/memfd.h"
@@ -14,14 +15,19 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
 #define STEP_BYTES (UINT64_C(1) << 20)
 
-/* -EAGAIN: it cannot be mapped. */
+/* -EAGAIN: it cannot be mapped; -EIO: a page cannot be read. */
 static int sum_mapped(const struct vmm_piece *piece, uint64_t offset, uint64_t bytes,
                       uint8_t sum[DIGEST_BYTES])
 {
     struct stat stat;
     size_t length;
+    int error = 0;
     void *at;
 
     /* Huge pages of a file (its block size) are mapped and unmapped whole. */
@@ -31,9 +37,12 @@ static int sum_mapped(const struct vmm_piece *piece, uint64_t offset, uint64_t b
     at = mmap(NULL, length, PROT_READ, MAP_SHARED, piece->fd_readonly, (off_t)offset);
     if (at == MAP_FAILED)
         return -EAGAIN;
-    digest_make(at, bytes, sum);
+    if (madvise(at, length, MADV_POPULATE_READ) == 0)
+        digest_make(at, bytes, sum);
+    else /* before Linux 5.14: EINVAL */
+        error = errno == EFAULT || errno == EHWPOISON ? -EIO : -EAGAIN;
     munmap(at, length);
-    return 0;
+    return error;
 }
 
 static int sum_lent(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset, uint64_t bytes,

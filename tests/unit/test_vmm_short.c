@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 
@@ -60,6 +61,25 @@ TAP_TEST(memory_that_the_cgroup_lacks_is_enomem)
     check_int(vmm_create(vmm, 24 * MIB, true, &piece), 0);
     vmm_destroy(vmm, &piece);
     close_short_host();
+}
+
+TAP_TEST(a_page_that_cannot_be_read_fails_the_sum)
+{
+    struct vmm_piece piece, cut;
+    uint8_t sum[16];
+
+    open_host(64 * MIB);
+    require(vmm_create(vmm, 4 * MIB, true, &piece) == 0);
+    cut = piece;
+    cut.sealed = true;
+    check_int(vmm_sum(vmm, &cut, 0, 4 * MIB, sum), 0);
+    cut.fd_readonly = memfd_create("cut", MFD_CLOEXEC);
+    require(ftruncate(cut.fd_readonly, 2 * MIB) == 0);
+    check_int(vmm_sum(vmm, &cut, 0, 2 * MIB, sum), 0);
+    check_int(vmm_sum(vmm, &cut, 0, 4 * MIB, sum), -EIO);
+    close(cut.fd_readonly);
+    vmm_destroy(vmm, &piece);
+    vmm_close(vmm);
 }
 
 TAP_TEST(spool_that_cannot_grow_stays_as_it_was)
