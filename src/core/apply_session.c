@@ -240,6 +240,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
     core_discard_blob(apply->core, store->encoding);
     store->encoding = blob_ref(commit->encoding);
     store->made = commit->made;
+    store->pieces_bytes = commit->pieces_bytes;
     memcpy(store->hash, commit->hash, sizeof store->hash);
     memset(store->group, 0, sizeof store->group);
     if (record->flags & CORE_COMMIT_GROUP)

@@ -142,6 +142,7 @@ struct core_store {
     struct layout *working;
     struct blob *encoding;       /* canonical bytes of `fixed` */
     struct made_file_facts made; /* the file of its tensors */
+    uint64_t pieces_bytes;       /* size of the text of its pieces (meta/pieces.h) */
     /* processes with writable descriptors of its memory that may still run, sorted by pid and
      * start */
     struct core_process *writers;
@@ -288,6 +289,7 @@ struct core_commit {
     char message[256];
     struct blob *encoding; /* NULL after an error */
     struct made_file_facts made;
+    uint64_t pieces_bytes;
     uint8_t hash[16];
 };
 

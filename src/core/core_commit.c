@@ -2,6 +2,8 @@
 /* The computations of a COMMIT: a helper makes them before the record if they are slow. */
 #include "core/core_internal.h"
 
+#include "meta/pieces.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +72,7 @@ void core_commit_prepare(struct core_commit *commit)
      * always. */
     memcpy(commit->message, message, strnlen(message, sizeof message - 1));
     commit->refused = error < 0;
+    commit->pieces_bytes = pieces_text_bytes(commit->layout);
     if (error == 0 && !commit->check)
         error = core_encode_layout(commit->layout, &commit->encoding, commit->hash, &commit->made);
     commit->error = error;

@@ -3,6 +3,7 @@
 #include "core/core_input.h"
 
 #include "base/array.h"
+#include "meta/pieces.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -109,9 +110,11 @@ static void derive_committed(struct input *input, struct core_store *store, bool
         input_refuse(input, "it is immutable and only sealed");
     lock_set_committed(&store->lock, store->fixed != NULL && !sealed);
     lock_set_sealed(&store->lock, sealed);
-    if (store->fixed && input->error == 0)
-        input_fail(input,
-                   core_encode_layout(store->fixed, &store->encoding, store->hash, &store->made));
+    if (!store->fixed || input->error != 0)
+        return;
+    store->pieces_bytes = pieces_text_bytes(store->fixed);
+    input_fail(input,
+               core_encode_layout(store->fixed, &store->encoding, store->hash, &store->made));
 }
 
 /* core_check checks their order. */

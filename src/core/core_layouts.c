@@ -29,6 +29,7 @@ void core_drop_fixed(struct core *core, struct core_store *store)
     store->fixed = NULL;
     store->encoding = NULL;
     store->made = (struct made_file_facts){0};
+    store->pieces_bytes = 0;
     memset(store->hash, 0, sizeof store->hash);
     memset(store->group, 0, sizeof store->group);
     core_forget_contents(store);

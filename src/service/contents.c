@@ -153,7 +153,7 @@ static bool drop_known(struct service *s, const uint32_t *uid)
 /* Twice the text: the sums of the pieces, and the text that is made of them. */
 static int count_sums(struct service *s, struct sums *sums, const struct core_store *store)
 {
-    uint64_t bytes = 2 * pieces_text_bytes(store->fixed);
+    uint64_t bytes = 2 * store->pieces_bytes;
     int error = service_charge(s, SERVICE_BOUND_SUMS, sums->uid, &sums->counted_bytes, bytes);
 
     if (error && drop_known(s, &sums->uid))
@@ -471,7 +471,7 @@ uint64_t service_count_pieces_bytes(const struct core_store *store)
     bool is_shown = lock->committed && !lock->held[LOCK_MODE_RW] && !lock->held[LOCK_MODE_RW_DATA];
 
     /* Also where the bytes cannot be read: zip(1) ends at an error of a file without a size. */
-    return is_shown ? pieces_text_bytes(store->fixed) : 0;
+    return is_shown ? store->pieces_bytes : 0;
 }
 
 void service_fail_suspect_sums(struct service *s)
