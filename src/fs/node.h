@@ -5,7 +5,7 @@
  * A node id is (serial << 8) | kind: the serial is the id of a store, an allocation, an entry or a
  * region, or the uid of an owner of regions. A file in files/ has its entry's serial; a directory
  * there (serial << 6) | depth, with the serial of its first entry and the number of names in its
- * path. What lies in by-id/ has the number of its contents id instead (core_store.contents), its
+ * path. A node in by-id/ has the number of its contents id instead (core_store.contents), its
  * rank among the allocations or entries, and its depth: such an id means the same bytes for ever,
  * and nothing once the store has others. Nothing is remembered about nodes, so lookups need no
  * count and FORGET nothing to do; an id whose object is gone is simply not found. Pure: only reads

@@ -134,7 +134,8 @@ static void fail(struct service *s, struct sums *sums, int error)
     drop_sums(s, sums);
 }
 
-/* Drops known sums that are no longer current, or (uid) those of a user. True: there were some. */
+/* Drops known sums that are no longer current, or (uid) those of a user. Returns true if it dropped
+ * any. */
 static bool drop_known(struct service *s, const uint32_t *uid)
 {
     struct sums *next;
@@ -324,7 +325,7 @@ static const struct core_file *find_open(const struct service *s, const struct s
                : NULL;
 }
 
-/* Answers the requests that no longer keep writers away. */
+/* Fails the requests whose sessions have ended. */
 static void answer_ended(struct service *s, struct sums *sums)
 {
     struct sums_wait *next;
@@ -336,7 +337,7 @@ static void answer_ended(struct service *s, struct sums *sums)
     }
 }
 
-/* Two for each processor: while the loop ends one, the other one runs. */
+/* Two for each processor: one runs while the loop finishes another. */
 static size_t count_jobs(void)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -357,7 +358,7 @@ static void begin_sums(struct service *s, struct sums *sums)
         begin_job(s, sums, SUMS_ENCODES, run_encode, end_encode);
 }
 
-/* After each job: begins others, or ends. */
+/* Starts the next jobs, or ends the sums. */
 static void go_on(struct service *s, struct sums *sums)
 {
     sums->running++; /* it is not freed here */

@@ -12,10 +12,11 @@
 
 #include "service/service.h"
 
-/* Has the bytes of the file's store summed, and answers when service_get_pieces knows the text, or
- * at once if there are no committed bytes to sum. The file reads an allocation, which keeps writers
- * away; in a store without allocations any file will do. -ESTALE: its session or the contents
- * ended; -EIO: suspect memory, or the bytes were given up; -E2BIG; -EDQUOT, -ENOMEM; -EINTR */
+/* Starts the sums of the store that this file is in; answers once service_get_pieces has the text,
+ * or at once if there are no committed bytes to sum. The file reads an allocation, which keeps
+ * writers away; in a store without allocations any file will do. -ESTALE: its session or the
+ * contents ended; -EIO: suspect memory, or the bytes were given up; -E2BIG; -EDQUOT, -ENOMEM;
+ * -EINTR */
 int service_sum(struct service *s, uint64_t file, struct service_request *request);
 /* Returns the text of `pieces` of the store's present contents; NULL if it is not known. */
 struct blob *service_get_pieces(struct service *s, const struct core_store *store);
