@@ -177,11 +177,14 @@ static void host_drop(void *context, const uint64_t *memories, size_t count)
     }
 }
 
-static uint64_t backed; /* memory whose file is registered; 0: none */
+static uint64_t backed;        /* memory whose file is registered; 0: none */
+static int fixture_back_error; /* of the next calls; 0: they succeed */
 
 static int host_back(void *context, uint64_t memory, uint32_t *number)
 {
     (void)context;
+    if (fixture_back_error)
+        return fixture_back_error;
     backed = number ? memory : 0;
     if (number)
         *number = 1;
