@@ -2,9 +2,9 @@
 /*
  * made_file - the safetensors file of a layout's tensors: MADE_FILE_NAME in a store's `files`
  *
- * Pure. For a store that keeps no files of its own. Byte for byte the file that `gmsfs save`
- * writes: a header, then the tensors as they lie in the store, by rank, offset and name. Work that
- * grows with the number of entries.
+ * Pure. For a store that keeps no files of its own. Where there is one, it is byte for byte the
+ * file that `gmsfs save` writes: a header, then the tensors as they lie in the store, by rank,
+ * offset and name. Takes time linear in the entries.
  */
 #ifndef GMSFS_TENSOR_MADE_FILE_H
 #define GMSFS_TENSOR_MADE_FILE_H
