@@ -83,6 +83,29 @@ reason() {
     same_as_saved
 }
 
+@test "a revoked reader gets no more of the header" {
+    requires python3
+    start
+    make_model 1M
+    cli load -q "$W" "$MODEL"
+    run_logged -0 python3 - "$W" "$F" <<'EOF'
+import errno, os, sys
+store, path = sys.argv[1:]
+fd = os.open(path, os.O_RDONLY)
+assert len(os.pread(fd, 8, 0)) == 8
+for line in open(store + "/sessions"):
+    fields = line.split()
+    if fields[3] == str(os.getpid()):
+        open(store + "/abort", "w").write("revoke " + fields[0])
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+try:
+    print(os.pread(fd, 8, 0))
+    sys.exit("the header was read")
+except OSError as error:
+    assert error.errno == errno.ESTALE, error
+EOF
+}
+
 # Tensors of all kinds of places: several allocations, gaps, bytes in common, none, up to the end of an
 # allocation; more in one read than the daemon reads at once.
 commit_odd() { # SMALL: number of small allocations

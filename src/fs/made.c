@@ -210,6 +210,16 @@ static void finish(struct reading *reading)
     free(reading);
 }
 
+/* Returns false once the file's session has ended. Reads of memory ask the service, the header is
+ * here. */
+static bool has_session(const struct reading *reading)
+{
+    const struct core *core = reading->request->fs->core;
+    const struct core_file *file = core_find_file(core, reading->request->file);
+
+    return file && core_find_session(core, file->session);
+}
+
 /* Begins the next step of the read. */
 static int go_step(struct reading *reading)
 {
@@ -225,7 +235,7 @@ static int go_step(struct reading *reading)
     if (reading->at >= reading->end)
         return 0;
     if (reading->at < handle->made->header_bytes)
-        return gather_header(reading, handle->made);
+        return has_session(reading) ? gather_header(reading, handle->made) : -ESTALE;
     reading->answered = false;
     return ask_span(reading, handle->made);
 }
