@@ -12,9 +12,6 @@
 #define RELAY_BLOCK_BYTES ((uint64_t)128 << 20)
 #define RELAY_DEPTH       4u /* blocks queued per stop */
 
-/* The driver makes parts of what a copy between two GPUs needs at the first one. */
-#define RELAY_FIRST_BYTES ((uint64_t)1 << 20)
-
 #define DOING_RELAY "copy from GPU to GPU"
 
 #define CALL(hop, call, arguments) \
@@ -181,23 +178,6 @@ static int run_block(struct run *run, size_t item, uint64_t offset_bytes, uint64
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-/* Copies the first bytes, which the run copies again, and waits for them. */
-static int relay_copy_first(const struct relay *relay, size_t index)
-{
-    const struct relay_stop *stop = &relay->stops[index];
-    const struct relay_hop *hop = &relay->hops[index];
-    uint64_t bytes = relay->item_count > 0 ? relay->item_bytes[0] : 0;
-    int error;
-
-    if (bytes == 0)
-        return 0;
-    bytes = bytes < RELAY_FIRST_BYTES ? bytes : RELAY_FIRST_BYTES;
-    error =
-        CALL(hop, cuMemcpyDtoDAsync_v2,
-             (stop_at(stop, 0, 0), stop_at(&relay->stops[stop->from], 0, 0), bytes, hop->stream));
-    return error ? error : CALL(hop, cuStreamSynchronize, (hop->stream));
-}
-
 int relay_begin(struct relay *relay)
 {
     int error = 0;
@@ -207,11 +187,8 @@ int relay_begin(struct relay *relay)
         return -ENOMEM;
     for (size_t i = 0; i < relay->stop_count; i++)
         relay->hops[i].device = relay->stops[i].memory->device;
-    for (size_t i = 1; !error && i < relay->stop_count; i++) {
+    for (size_t i = 1; !error && i < relay->stop_count; i++)
         error = hop_begin(&relay->hops[i]);
-        if (!error)
-            error = relay_copy_first(relay, i);
-    }
     return error;
 }
 
