@@ -13,6 +13,7 @@
  */
 #include "service/account.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes)
@@ -39,9 +40,9 @@ struct free_job {
 
 void piece_look(const struct service_host *host, struct piece *piece)
 {
-    if (piece->may_be_backed && host->back)
-        host->back(host->context, piece->id, NULL);
-    piece->may_be_backed = false;
+    /* Fails while a new worker has no mount yet; the next look ends the registration. */
+    int error = piece->may_be_backed && host->back ? host->back(host->context, piece->id, NULL) : 0;
+    piece->may_be_backed = error && error != -ENOENT;
     piece->is_mapped = vmm_is_held(&piece->memory);
 }
 
@@ -107,7 +108,7 @@ static void run_look(struct job *job)
     struct look *look = (struct look *)job;
 
     for (size_t i = 0; i < look->count; i++)
-        look->pieces[i]->is_mapped = vmm_is_held(&look->pieces[i]->memory);
+        piece_look(&look->task.service->host, look->pieces[i]);
 }
 
 /* Pieces that became mapped meanwhile are behind those that the job looked at. */
@@ -141,7 +142,7 @@ static void begin_look(struct service *s, struct deadline *deadline)
     (void)deadline;
 
     if (look) {
-        look->task = (struct task){.job.run = run_look, .end = end_look};
+        look->task = (struct task){.job.run = run_look, .end = end_look, .service = s};
         for (struct piece *piece = s->pieces.mapped; piece; piece = piece->next_freeing)
             look->pieces[look->count++] = piece;
         s->pieces.is_looking = service_submit(s, SERVICE_POOL_FREE, &look->task) == 0;
