@@ -110,7 +110,7 @@ setup() {
 }
 
 @test "errors that stay end after some attempts" {
-    refuses "$WEB/late=503:2/a.bin" '^EBUSY: .*503 Service Unavailable: it is busy'
+    refuses "$WEB/late=503:2/a.bin" '^EAGAIN: .*503 Service Unavailable: it is busy'
     refuses "$WEB/fail=429:9+retry=3600/a.bin" '^EBUSY: .*429'
     assert_eq "$(count_requests 'fail=429')" 1 'requests to a server that wants an hour'
 }

@@ -222,16 +222,9 @@ OTHER='document.querySelector("[data-mount=other] .trouble")'
     echo "# 4,096 stores after ${lines[0]} ms, a search in $(jq '.[1]' <<<"${lines[2]}") ms" >&3
 }
 
-# axe-core as a package of PyPI brings it, to $T/axe.min.js
-get_axe() {
-    python3 -m pip -q download --no-deps --only-binary :all: --dest "$T/pip" axe-playwright-python==0.1.8 >/dev/null 2>&1 &&
-        unzip -p "$T"/pip/*.whl '*/axe.min.js' >"$T/axe.min.js"
-}
-
 @test "axe finds nothing serious in the page, a store's view, and a mount that died" {
     local worker axe
-    requires browser
-    get_axe || skip 'no axe-core to be had'
+    requires browser axe
     stage_states
     start_mount size=256M "$T/other"
     worker=$(worker_of "$KEEPER")
@@ -239,7 +232,7 @@ get_axe() {
     expect_death
     axe='axe.run().then((found) => found.violations.filter((one) => ["serious", "critical"].includes(one.impact)).map((one) =>
         [one.id, one.help, ...one.nodes.map((node) => node.html)]))'
-    look open "$SERVED/ui/" wait "$TWO || document.querySelectorAll('[data-tier]').length === 3" run "$T/axe.min.js" eval "$axe" \
+    look open "$SERVED/ui/" wait "$TWO || document.querySelectorAll('[data-tier]').length === 3" run "$GMSFS_AXE" eval "$axe" \
         size '1000x800 dark' eval "$axe" eval 'document.querySelector("summary").click()' \
         sh "kill -KILL $KEEPER $worker" wait "$OTHER" eval "$axe" size 390x844 eval "$axe" \
         eval 'document.getElementById("store/host/sealed").click()' wait 'document.querySelector("#store[open] #entry-filter")' eval "$axe"
