@@ -21,7 +21,7 @@ static void check_plan(const struct image_manifest *manifest, bool unfinished)
     for (size_t i = 0; i < manifest->allocation_count; i++) {
         const struct image_allocation *allocation = &manifest->allocations[i];
         uint64_t offset = 0;
-        must(allocation->name[0] && strlen(allocation->name) <= IMAGE_MAX_NAME_BYTES);
+        must(allocation->name[0] && strlen(allocation->name) <= WORDS_MAX_NAME_BYTES);
         must(allocation->first_piece == piece && allocation->size_bytes > 0);
         for (size_t j = 0; j < allocation->piece_count; j++, piece++) {
             const struct image_piece *read = &manifest->pieces[piece];
