@@ -2,9 +2,9 @@
 /* From the mapped memory into the data files, piece by piece; and the manifest at the end. */
 #include "cli/image_save.h"
 
+#include "base/digest.h"
 #include "base/file_io.h"
 #include "base/scope.h"
-#include "base/xxh3.h"
 #include "cli/signals.h"
 #include "mover/sink.h"
 #include "mover/work.h"
@@ -207,7 +207,6 @@ static int data_copy_to(struct data_run *run, struct image_piece *piece, struct 
 static int data_copy(struct data_run *run, struct image_piece *piece, struct staging_lane *lane,
                      XXH3_state_t *state)
 {
-    XXH128_canonical_t sum;
     struct data_file *file;
     int error = file_take(run, piece->file, &file), closed;
 
@@ -217,8 +216,7 @@ static int data_copy(struct data_run *run, struct image_piece *piece, struct sta
     closed = file_give_back(run, file);
     if (!error)
         error = closed;
-    XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
-    memcpy(piece->sum, sum.digest, DIGEST_BYTES);
+    digest_put(XXH3_128bits_digest(state), piece->sum);
     piece->done = error == 0;
     return error;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mover/fill.h"
 
+#include "base/digest.h"
 #include "base/file_io.h"
 #include "base/pages.h"
 #include "base/thread.h"
 #include "base/timeline.h"
-#include "base/xxh3.h"
 #include "mover/supply.h"
 
 #include <errno.h>
@@ -225,12 +225,12 @@ static void sink_begin(struct filling *filling)
 static int sink_check(struct source_receiver *receiver)
 {
     const struct filling *filling = (const struct filling *)receiver;
-    XXH128_canonical_t canonical;
+    uint8_t digest[DIGEST_BYTES];
 
     if (!filling->sum)
         return 0;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(filling->sum));
-    return memcmp(canonical.digest, filling->wanted_sum, FILL_SUM_BYTES) == 0 ? 0 : -EBADMSG;
+    digest_put(XXH3_128bits_digest(filling->sum), digest);
+    return memcmp(digest, filling->wanted_sum, FILL_SUM_BYTES) == 0 ? 0 : -EBADMSG;
 }
 
 /* Parts that are summed are one copy, if their source has several servers. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/vmm_backend.h"
 
+#include "base/digest.h"
 #include "base/file_io.h"
-#include "base/xxh3.h"
 #include "vmm/backends.h"
 #include "vmm/host_commit.h"
 #include "vmm/memfd.h"
@@ -189,7 +189,6 @@ static void choose_identity(const char *root, const uint8_t uuid[16], struct vmm
 {
     static const uint8_t none[16];
     char machine[IDENTITY_BYTES];
-    XXH128_canonical_t canonical;
 
     snprintf(device->name, sizeof(device->name), "host memory");
     if (memcmp(uuid, none, sizeof(none))) {
@@ -198,8 +197,7 @@ static void choose_identity(const char *root, const uint8_t uuid[16], struct vmm
     }
     read_machine(root, machine);
     strcat(machine, "gmsfs host");
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(machine, strlen(machine)));
-    memcpy(device->uuid, canonical.digest, sizeof(device->uuid));
+    digest_make(machine, strlen(machine), device->uuid);
 }
 
 /* ---- pieces -------------------------------------------------------------------------------- */
