@@ -2,7 +2,6 @@
 #include "cli/store_contents.h"
 
 #include "base/clock.h"
-#include "base/file_io.h"
 #include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_connect.h"
@@ -13,12 +12,10 @@
 #include "image/image.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAD    "gmsfs-pieces 1\nid "
 #define LOOK_MS 50u
 /* For the lock that reading takes: after it a writer's lock is waited for. */
 #define MOST_LOOK_MS 2000u
@@ -35,27 +32,34 @@ int store_take_id(const char *name, const char *text, void *at)
     return CLI_OK;
 }
 
-static int read_pieces(const char *store, char id[DIGEST_TEXT_BYTES])
+/* Reads the id in the file `pieces`, which the daemon makes for it. -EAGAIN: a writer has the
+ * store; -EBADMSG, with *wrong: the text has no id. */
+static int read_id(const char *store, char id[DIGEST_TEXT_BYTES], struct words_error *wrong)
 {
     SCOPED_FREE char *path = store_file_path(store, "pieces");
-    struct words_error wrong;
+    SCOPED_FREE uint8_t *text = NULL;
     struct pieces pieces;
-    uint8_t *text;
     size_t text_bytes;
     int error = path ? store_read_bytes(path, PIECES_MAX_TEXT_BYTES, &text, &text_bytes) : -ENOMEM;
 
-    if (error) {
-        store_explain(store, "sum the bytes", error);
-        return CLI_FAILURE;
-    }
-    error = pieces_decode((const char *)text, text_bytes, &pieces, &wrong);
     if (error)
-        cli_error("%s/pieces: line %zu: %s", store, wrong.line,
-                  error == -ENOMEM ? strerror(ENOMEM) : wrong.text);
-    else
+        return error;
+    error = pieces_decode((const char *)text, text_bytes, &pieces, wrong);
+    if (!error)
         digest_text(pieces.id, id);
     pieces_free(&pieces);
-    free(text);
+    return error && error != -ENOMEM ? -EBADMSG : error;
+}
+
+static int read_id_or_explain(const char *store, char id[DIGEST_TEXT_BYTES])
+{
+    struct words_error wrong;
+    int error = read_id(store, id, &wrong);
+
+    if (error == -EBADMSG)
+        cli_error("%s/pieces: line %zu: %s", store, wrong.line, wrong.text);
+    else if (error)
+        store_explain(store, "sum the bytes", error);
     return error ? CLI_FAILURE : CLI_OK;
 }
 
@@ -68,7 +72,7 @@ int store_get_contents_id(const char *store, uint64_t timeout_ms, bool quiet,
     if (status == CLI_OK)
         status = store_connect(handle, store, GMSFS_MODE_RO, timeout_ms, quiet);
     if (status == CLI_OK)
-        status = read_pieces(store, id);
+        status = read_id_or_explain(store, id);
     gmsfs_close(handle);
     return status;
 }
@@ -90,34 +94,11 @@ bool store_is_known_to_have(const char *path, const uint8_t id[DIGEST_BYTES])
     return info && strcmp(store_json_text(info, "contents_id"), wanted) == 0;
 }
 
-/* Reads the id in the file `pieces`, which the daemon makes for it. -EAGAIN: a writer has the
- * store. */
-static int read_id(const char *path, char id[DIGEST_TEXT_BYTES])
-{
-    SCOPED_FREE char *name = store_file_path(path, "pieces");
-    char head[sizeof(HEAD) - 1 + DIGEST_TEXT_BYTES - 1];
-    SCOPED_CLOSE int fd = -1;
-    int error;
-
-    if (!name)
-        return -ENOMEM;
-    fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return -errno;
-    error = file_read_at(fd, head, sizeof(head), 0);
-    if (error)
-        return error;
-    if (memcmp(head, HEAD, strlen(HEAD)) != 0)
-        return -EBADMSG;
-    memcpy(id, head + strlen(HEAD), DIGEST_TEXT_BYTES - 1);
-    id[DIGEST_TEXT_BYTES - 1] = '\0';
-    return 0;
-}
-
 bool store_has_contents(const char *path, gmsfs_t *handle, const uint8_t id[DIGEST_BYTES],
                         const char *layout_hash, uint64_t *generation)
 {
     char wanted[DIGEST_TEXT_BYTES], is[DIGEST_TEXT_BYTES];
+    struct words_error unused;
     struct gmsfs_info info;
     int error = -EAGAIN;
 
@@ -130,7 +111,7 @@ bool store_has_contents(const char *path, gmsfs_t *handle, const uint8_t id[DIGE
             *generation = info.generation;
             return false;
         }
-        error = info.layout_hash[0] ? read_id(path, is) : -EAGAIN;
+        error = info.layout_hash[0] ? read_id(path, is, &unused) : -EAGAIN;
         if (error == -EAGAIN)
             clock_pause_ms(LOOK_MS);
     }
