@@ -53,3 +53,10 @@ int mount_events_start(const char *mount, struct child **child, int *fd)
         fcntl(*fd, F_SETFL, O_NONBLOCK);
     return error;
 }
+
+void mount_events_end(struct child **child, int *fd)
+{
+    file_close_fd(fd);
+    child_end(*child);
+    *child = NULL;
+}

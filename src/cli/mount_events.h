@@ -14,5 +14,7 @@
  * one, as lines of the file `events`; the first may be the end of one. *fd, which does not block,
  * ends with the daemon, or when the file cannot be read. 0 or a negative errno. */
 int mount_events_start(const char *mount, struct child **child, int *fd);
+/* Ends the child; *child is NULL then, and *fd -1. Both may be so before. */
+void mount_events_end(struct child **child, int *fd);
 
 #endif

@@ -64,15 +64,6 @@ static void watch_start(struct watch *watch, const struct mount *mount)
         watch->watcher_count++;
 }
 
-static void watch_end(struct watcher *watcher)
-{
-    if (watcher->fd >= 0)
-        close(watcher->fd);
-    child_end(watcher->child);
-    watcher->fd = -1;
-    watcher->child = NULL;
-}
-
 /* Starts a watcher for each mount of the look, and ends the others. A mount without a watcher (no
  * memory, no process) is still looked at after each interval. */
 static void watch_match(struct watch *watch)
@@ -94,7 +85,7 @@ static void watch_match(struct watch *watch)
         if (watch->watchers[i].seen)
             watch->watchers[kept++] = watch->watchers[i];
         else
-            watch_end(&watch->watchers[i]);
+            mount_events_end(&watch->watchers[i].child, &watch->watchers[i].fd);
     }
     watch->watcher_count = kept;
 }
@@ -108,7 +99,7 @@ static void watch_drain(struct watcher *watcher)
         got = read(watcher->fd, bytes, sizeof(bytes));
     while (got > 0 || (got < 0 && errno == EINTR));
     if (got == 0)
-        watch_end(watcher);
+        mount_events_end(&watcher->child, &watcher->fd);
 }
 
 /* ---- output -------------------------------------------------------------------------------- */
@@ -352,7 +343,7 @@ int status_watch(struct status_look *look, uint64_t interval_ms, bool as_json)
     if (watch.on_terminal)
         putchar('\n');
     for (size_t i = 0; i < watch.watcher_count; i++)
-        watch_end(&watch.watchers[i]);
+        mount_events_end(&watch.watchers[i].child, &watch.watchers[i].fd);
     free(watch.watchers);
     free(watch.last_text);
     json_decref(watch.lines);

@@ -46,22 +46,13 @@ struct top_mounts {
 
 /* ---- one mount ----------------------------------------------------------------------------- */
 
-static void end_events(struct watched *watched)
-{
-    if (watched->events >= 0)
-        close(watched->events);
-    child_end(watched->child);
-    watched->events = -1;
-    watched->child = NULL;
-}
-
 static void end_watched(struct watched *watched)
 {
     if (!watched)
         return;
     if (watched->is_looking)
         json_decref(mount_look_end(&watched->look, &watched->mount, false));
-    end_events(watched);
+    mount_events_end(&watched->child, &watched->events);
     free(watched->mount.path);
     free(watched->mount.source);
     free(watched);
@@ -171,7 +162,7 @@ static bool take_events(struct top_mounts *mounts, size_t number)
         watched->used += (size_t)got;
         take_lines(mounts, number);
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-        end_events(watched);
+        mount_events_end(&watched->child, &watched->events);
     }
     return got > 0;
 }
