@@ -297,7 +297,7 @@ static int session_map_one_again(struct session_again *again)
 }
 
 /* Maps host memory anew at its address: a mapping by a writable descriptor counts as writable,
- * whatever its rights are now. Returns the first error, and maps the rest all the same. */
+ * even if it is read-only now. Returns the first error, and maps the rest all the same. */
 static int session_map_again(struct gmsfs_store *handle, enum gmsfs_access access)
 {
     int error = 0, failed;

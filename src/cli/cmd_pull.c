@@ -66,7 +66,7 @@ static int pull_add_url(struct pull *pull, const char *url, size_t bytes)
     return pull->urls[pull->url_count++] ? CLI_OK : cli_out_of_memory();
 }
 
-/* Takes the lines of a file; empty ones and those that begin with '#' have no URL. */
+/* Takes the URLs of a file, one a line; empty lines and lines that begin with '#' are left out. */
 static int pull_add_file(struct pull *pull, const char *path)
 {
     SCOPED_FREE uint8_t *text = NULL;

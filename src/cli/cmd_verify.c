@@ -410,7 +410,7 @@ static int verify_compare(struct verify *verify)
     return status == CLI_OK ? verify_print_result(verify, cli_now_ms() - start_ms) : status;
 }
 
-/* Returns true if the store keeps files: what `files` shows is not made of its tensors. */
+/* Returns true if the store keeps files: `files` shows no file that is made of its tensors. */
 static bool verify_keeps_files(const char *store, const char *files)
 {
     json_auto_t *info = access(files, F_OK) == 0 ? store_info_json(store) : NULL;

@@ -131,7 +131,7 @@ static int web_take_file(const char *option, const char *path, bool is_printed, 
     return CLI_OK;
 }
 
-/* The same for a file of a setting whose '$' nothing can stand for. */
+/* As above, for a file of a setting in which no variable can stand for a '$'. */
 static int web_take_secret(const char *option, const char *path, bool is_printed, const char **at)
 {
     int status = web_take_file(option, path, is_printed, at);

@@ -50,7 +50,7 @@ struct yield_stores {
     size_t count;
 };
 
-/* ---- what nginx reads ----------------------------------------------------------------------- */
+/* ---- stores that nginx reads ---------------------------------------------------------------- */
 
 /* Keeps the processes as they were once nginx has ended: then its list is empty. */
 static void yield_note_workers(struct yield_workers *workers, pid_t nginx)

@@ -55,7 +55,7 @@ struct worker_counts {
 _Static_assert(sizeof(struct service_counts) <= 1024 && sizeof(struct audit_numbers) <= 64 &&
                    sizeof(struct timeline_numbers) <= 64 && sizeof(struct fs_counts) <= 1280,
                "a part that outgrows its room moves the parts behind it");
-_Static_assert(CORE_PLACE_COUNT == 4, "another place moves what follows service_counts.moves");
+_Static_assert(CORE_PLACE_COUNT == 4, "another place moves the counts behind service_counts.moves");
 
 struct worker_random {
     size_t left; /* number of bytes, from the start, that were not given out yet */

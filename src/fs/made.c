@@ -74,7 +74,7 @@ static void take_plan(struct reading *reading, struct made_file *made)
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
-/* Makes room for what is gathered. */
+/* Makes room for the gathered bytes. */
 static int make_room(struct reading *reading, uint64_t bytes)
 {
     struct fs_handle *handle = find_handle(reading);

@@ -47,7 +47,7 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
         return -ESTALE; /* the store was removed */
     struct blob *shared = find_shared(fs, &node);
     if (!shared && node.kind == NODE_PIECES && service_count_pieces_bytes(node.store) > 0)
-        return -ESTALE;         /* other contents than those that were summed */
+        return -ESTALE;         /* the contents are no longer the summed ones */
     if (handle->shown.is_paged) /* pages of another text must not stand beside the cached ones */
         fs_size_opened(fs, handle->node, 0, 0);
     if (shared)

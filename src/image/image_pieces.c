@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Compares the id with the one that follows from sums and layout. */
+/* Compares the id with the id of these sums and this layout. */
 static int check_id(const uint8_t id[DIGEST_BYTES], const struct pieces *pieces,
                     const struct image_layout *layout, const char **why)
 {

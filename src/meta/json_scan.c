@@ -209,8 +209,8 @@ static bool decode_hex(const char *at, const char *end, uint32_t *character)
     return true;
 }
 
-/* Decodes what follows `\u`, two of them for characters beyond the first 65,536. Returns the bytes
- * taken; 0: no such character. */
+/* Decodes the digits behind `\u`, two of them for characters beyond the first 65,536. Returns the
+ * bytes taken; 0: no such character. */
 static size_t decode_unicode(const char *at, const char *end, uint32_t *character)
 {
     uint32_t low;
@@ -248,7 +248,7 @@ static char *put_utf8(char *out, uint32_t character)
     return out;
 }
 
-/* Decodes what follows a backslash. Returns the bytes taken; 0: nothing can follow so. */
+/* Decodes an escape behind its backslash. Returns the bytes taken; 0: there is no such escape. */
 static size_t decode_escape(const char *at, const char *end, uint32_t *character)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";

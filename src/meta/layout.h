@@ -243,8 +243,8 @@ size_t layout_encoding_bytes(const struct layout *layout);
 /* Computes the XXH3-128 of an encoding, big-endian. */
 void layout_hash(const void *bytes, size_t size, uint8_t hash[16]);
 /* Computes the same of the encoding with each aligned size replaced by the size: the part of a
- * contents id (pieces.h) that is not bytes, whatever the granularity. Takes no memory for the
- * encoding. -ENOMEM */
+ * contents id (pieces.h) that is not bytes; the granularity has no part in it. Takes no memory for
+ * the encoding. -ENOMEM */
 int layout_contents_hash(const struct layout *layout, uint8_t hash[16]);
 
 /* A decoded document row; pointers go into the document. */

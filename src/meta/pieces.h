@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pieces - what a store contains: sums of its bytes in pieces, and the id that follows from them
+ * pieces - contents of a store: sums of its bytes in pieces, and the id that follows from them
  *
  * Pure. For the daemon, which writes the file `pieces` of a store, and for commands, which read it
  * from anywhere: its bytes are hostile. gmsfs(5), CONTENTS ID, has the format and the id. Each
  * allocation is cut every PIECES_BYTES from its beginning up to its size; the memory behind its
- * size does not count. So the id is the same whatever the device, granularity, and names of
- * allocations are.
+ * size does not count. So the id does not depend on device, granularity and names.
  */
 #ifndef GMSFS_META_PIECES_H
 #define GMSFS_META_PIECES_H

@@ -2,8 +2,8 @@
 /*
  * words - texts of lines of words in one order and one spelling, as gmsfs-image(5) has them
  *
- * Pure. For the manifest of an image and for the file `pieces` of a store: every decoded text is
- * the one that its writer makes. The bytes are hostile. Functions that return an int fail with
+ * Pure. For the manifest of an image and for the file `pieces` of a store: a decoded text,
+ * written again, is the same text. The bytes are hostile. Functions that return an int fail with
  * -EINVAL and a message for users in `error`, or with -ENOMEM.
  */
 #ifndef GMSFS_META_WORDS_H

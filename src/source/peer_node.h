@@ -3,7 +3,7 @@
  * peer_node - one address of a server that may have a store, and its requests
  *
  * For source_peers.c. An address of a store, http[s]://HOST[:PORT]/PATH/OF/STORE/, stands for all
- * addresses that its host's name has: each becomes a node. Whatever a node sends is hostile. One
+ * addresses that its host's name has: each becomes a node. All bytes from a node are hostile. One
  * request is one attempt: whether to try again, and where, is source_peers.c's decision. Requests
  * are blocking, from any thread.
  */
@@ -32,7 +32,7 @@ struct peer_node {
     char why[NODE_WHY_BYTES]; /* of the last failure; "": none. Of source_peers.c */
 };
 
-/* What all nodes have in common. */
+/* Settings of all nodes. */
 struct peer_common {
     atomic_uint piece_ms, text_ms; /* longest duration of a request for a piece, and of another */
     const char *cert, *key;        /* as of struct http_peer */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define PREFIX_BYTES 8u /* of the length, little-endian; also what the header is padded to */
+#define PREFIX_BYTES 8u /* of the length, little-endian; the header's size is a multiple */
 #define DIGITS       20u
 
 static void put(struct tensor_header *header, const char *bytes, size_t count)

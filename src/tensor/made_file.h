@@ -16,7 +16,7 @@
 /* Pairs in the entry __metadata__. */
 #define MADE_FILE_MOST_PAIRS 1024u
 
-/* What a layout's file would be. */
+/* Facts of the file that a layout would make. */
 struct made_file_facts {
     uint64_t size_bytes; /* 0: there is none */
     const char *why;     /* reason, a constant; NULL: there is one, or the store has other files */

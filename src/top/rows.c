@@ -135,7 +135,7 @@ const json_t *rows_chosen_session(const struct top *top)
     return row ? json_array_get(row->sessions, top->chosen_row) : NULL;
 }
 
-/* Finds the chosen session again; if it has ended, the one that has its place now. */
+/* Finds the chosen session again; if it has ended, the session that has its place now. */
 static void find_session(struct top *top)
 {
     const struct row *row = rows_chosen(top);

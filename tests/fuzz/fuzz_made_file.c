@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The entries that make a store's files/model.safetensors: the value of its tensors in the first
- * line, its __metadata__ behind that. What is told of the file has to be true of the file.
+ * line, its __metadata__ behind that. Facts told of the file have to be true of it.
  */
 #include "fuzz.h"
 
