@@ -225,14 +225,13 @@ static bool is_memory(const char *link)
 #define MAX_FILES 4096
 
 struct memory_files { /* one may have two descriptors, for writers and for readers */
-    int fds, files;
+    int files;
     ino_t inodes[MAX_FILES];
     dev_t devices[MAX_FILES];
 };
 
 static void note_file(struct memory_files *memory, const struct stat *st)
 {
-    memory->fds++;
     for (int i = 0; i < memory->files; i++)
         if (memory->inodes[i] == st->st_ino && memory->devices[i] == st->st_dev)
             return;
@@ -242,8 +241,20 @@ static void note_file(struct memory_files *memory, const struct stat *st)
     memory->devices[memory->files++] = st->st_dev;
 }
 
-/* Counts host memory, the unnamed files of a disk, and memory of the GPUs of tests/fake_cuda. */
-static const struct memory_files *find_memory(pid_t pid)
+/* How many descriptors of a kind in a process are none of `others`. */
+static int weigh_link(const char *link)
+{
+    if (strstr(link, "memfd:gmsfs-ring"))
+        return -1; /* and the copier's socket, which comes and goes with its ring */
+    return !strstr(link, "[pidfd]") && !strstr(link, "/comm");
+}
+
+/* Counts host memory, the unnamed files of a disk, and memory of the GPUs of tests/fake_cuda;
+ * `others` gets the number of all other descriptors, without those that a worker has only after
+ * some request: the last caller (its name and its pidfd), and the copier's ring with its socket.
+ * One pass counts all: what a process opens between two passes would be taken off a count that it
+ * was never part of. */
+static const struct memory_files *find_memory(pid_t pid, int *others)
 {
     static struct memory_files memory;
     struct tool_path dir = tool_path("/proc/%d/fd", (int)pid);
@@ -252,12 +263,16 @@ static const struct memory_files *find_memory(pid_t pid)
     char link[PATH_MAX];
     struct stat st;
 
-    memory.fds = memory.files = 0;
+    memory.files = *others = 0;
     while (stream && (entry = readdir(stream)) != NULL) {
         ssize_t n = readlinkat(dirfd(stream), entry->d_name, link, sizeof(link) - 1);
 
-        link[n > 0 ? n : 0] = '\0';
-        if (is_memory(link) && fstatat(dirfd(stream), entry->d_name, &st, 0) == 0)
+        if (n < 0)
+            continue;
+        link[n] = '\0';
+        if (!is_memory(link))
+            *others += weigh_link(link);
+        else if (fstatat(dirfd(stream), entry->d_name, &st, 0) == 0)
             note_file(&memory, &st);
     }
     if (stream)
@@ -267,20 +282,17 @@ static const struct memory_files *find_memory(pid_t pid)
 
 static int count_memory(pid_t pid)
 {
-    return find_memory(pid)->files;
+    int others;
+
+    return find_memory(pid, &others)->files;
 }
 
-/* Leaves out the things that a worker has only after some request: the last caller (its name and
- * its pidfd), and the copier's ring with its socket. */
 static struct footprint footprint_of(pid_t pid)
 {
     char text[8192] = "", *at;
-    struct footprint footprint = {
-        .fds = tool_count_fds(pid, NULL) - find_memory(pid)->fds -
-               2 * tool_count_fds(pid, "memfd:gmsfs-ring") - tool_count_fds(pid, "[pidfd]") -
-               tool_count_fds(pid, "/comm"),
-    };
+    struct footprint footprint = {0};
 
+    find_memory(pid, &footprint.fds);
     tool_read_text(tool_path("/proc/%d/status", (int)pid).text, text, sizeof(text));
     at = strstr(text, "RssAnon:");
     if (at)
@@ -343,7 +355,9 @@ static void check_process(pid_t pid, struct footprint *before, uint64_t least, u
         tool_pause_us(5000);
     }
     now = footprint_of(pid);
-    if (now.fds < before->fds) /* the first count included a file that was being closed */
+    /* The first count may include a file that was being closed; a pass over a process that opens
+     * and closes files may miss one, so that two passes have to agree. */
+    if (now.fds < before->fds && footprint_of(pid).fds == now.fds)
         before->fds = now.fds;
 }
 
