@@ -60,7 +60,7 @@ refused() { # REASON PATH INCLUDE...
     allowed src/fs/nodes.c '"service/service.h"' '"gmsfs_abi.h"' '<fuse_lowlevel.h>' '<jansson.h>'
     allowed src/daemon/worker.c '"daemon/loop.h"' '"fs/fs.h"' '"rpc/session.h"' '"vmm/vmm.h"' '<fuse_lowlevel.h>'
     allowed src/daemon/loop.c '"daemon/loop.h"' '"base/text.h"' '<sys/epoll.h>'
-    allowed src/triton/wire_text.c '"triton/wire_text.h"' '"meta/layout.h"' '"gmsfs_abi.h"' '<string.h>'
+    allowed src/triton/wire_text.c '"triton/wire_text.h"' '"base/text.h"' '"gmsfs_abi.h"' '<string.h>'
     allowed src/triton/server.c '"triton/server.h"' '"triton/wire_text.h"' '"daemon/loop.h"' '"gmsfs.h"' '<nghttp2/nghttp2.h>' '<unistd.h>'
     allowed src/cli/cmd_triton.c '"triton/triton.h"'
     allowed src/copier/cuda.c '"base/near.h"' '<sched.h>'

@@ -24,6 +24,35 @@ size_t clean_decode(const unsigned char *at, size_t left, uint32_t *character)
     return length;
 }
 
+static bool are_ascii(const uint8_t at[8])
+{
+    uint64_t bytes;
+
+    memcpy(&bytes, at, sizeof bytes);
+    return !(bytes & UINT64_C(0x8080808080808080));
+}
+
+bool clean_is_utf8(const void *text, size_t bytes)
+{
+    const uint8_t *at = text;
+    size_t left = bytes;
+
+    while (left > 0) {
+        uint32_t character;
+        size_t length = 1;
+
+        if (left >= 8 && are_ascii(at))
+            length = 8;
+        else if (*at >= 0x80)
+            length = clean_decode(at, left, &character);
+        if (length == 0)
+            return false;
+        at += length;
+        left -= length;
+    }
+    return true;
+}
+
 /* True for characters that a terminal obeys (C0 and C1), and for characters that change the
  * direction of text: marks, embeddings and isolates, and the ends of lines and paragraphs. */
 static bool is_harmful(uint32_t character)

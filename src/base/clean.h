@@ -7,6 +7,7 @@
 #ifndef GMSFS_BASE_CLEAN_H
 #define GMSFS_BASE_CLEAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,5 +24,6 @@ const char *clean_quoted(char *to, size_t size_bytes, const char *name, size_t n
 /* Decodes the first UTF-8 character of a text that is not empty (Unicode 15, table 3-7); returns
  * its bytes, 0 if it is invalid. */
 size_t clean_decode(const unsigned char *at, size_t left, uint32_t *character);
+bool clean_is_utf8(const void *text, size_t bytes);
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/file_entry.h"
 
 #include "base/clean.h"
+#include "base/json_scan.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -84,77 +85,31 @@ size_t file_entry_format(const struct file_entry *entry, char value[FILE_ENTRY_V
     return (size_t)length;
 }
 
-struct text {
-    const char *at, *end;
-};
-
-static void skip_blanks(struct text *text)
+static bool take_member(struct json_scan *scan, struct file_entry *entry, bool *has_size)
 {
-    while (text->at < text->end && strchr(" \t\r\n", *text->at) && *text->at)
-        text->at++;
-}
+    struct json_token name;
 
-/* Takes the word, and the blanks before it. */
-static bool take(struct text *text, const char *word)
-{
-    size_t bytes = strlen(word);
-
-    skip_blanks(text);
-    if ((size_t)(text->end - text->at) < bytes || memcmp(text->at, word, bytes) != 0)
+    if (!json_scan_string(scan, &name) || !json_scan_take(scan, ':'))
         return false;
-    text->at += bytes;
-    return true;
-}
-
-/* Takes an integer of JSON: no leading zeros, no fraction. */
-static bool take_number(struct text *text, bool *is_negative, uint64_t *number)
-{
-    const char *first;
-
-    *is_negative = take(text, "-");
-    if (!*is_negative)
-        skip_blanks(text);
-    first = text->at;
-    for (*number = 0; text->at < text->end && *text->at >= '0' && *text->at <= '9'; text->at++)
-        if (__builtin_mul_overflow(*number, 10u, number) ||
-            __builtin_add_overflow(*number, (uint64_t)(*text->at - '0'), number))
-            return false;
-    return text->at > first && (*first != '0' || text->at == first + 1) && *number <= INT64_MAX;
-}
-
-static bool take_member(struct text *text, struct file_entry *entry, bool *has_size)
-{
-    bool is_size = take(text, "\"bytes\""), is_negative;
-    uint64_t number;
-
-    if (!is_size && !take(text, "\"mtime_ns\""))
-        return false;
-    if (is_size ? *has_size : entry->mtime_ns != FILE_ENTRY_NO_TIME)
-        return false;
-    if (!take(text, ":") || !take_number(text, &is_negative, &number) || (is_size && is_negative))
-        return false;
-    if (is_size)
-        entry->size_bytes = number;
-    else
-        entry->mtime_ns = is_negative ? -(int64_t)number : (int64_t)number;
-    *has_size = *has_size || is_size;
-    return true;
+    if (json_token_is(&name, "bytes") && !*has_size) {
+        *has_size = true;
+        return json_scan_number(scan, &entry->size_bytes) && entry->size_bytes <= INT64_MAX;
+    }
+    return json_token_is(&name, "mtime_ns") && entry->mtime_ns == FILE_ENTRY_NO_TIME &&
+           json_scan_integer(scan, &entry->mtime_ns);
 }
 
 int file_entry_parse(const void *value, size_t bytes, struct file_entry *entry)
 {
-    struct text text = {value, (const char *)value + bytes};
+    struct json_scan scan = {value, (const char *)value + bytes};
     bool has_size = false;
 
     *entry = (struct file_entry){.mtime_ns = FILE_ENTRY_NO_TIME};
-    if (bytes == 0 || bytes > FILE_ENTRY_MOST_BYTES || !take(&text, "{"))
+    if (bytes == 0 || bytes > FILE_ENTRY_MOST_BYTES || !json_scan_take(&scan, '{'))
         return -EINVAL;
     do
-        if (!take_member(&text, entry, &has_size))
+        if (!take_member(&scan, entry, &has_size))
             return -EINVAL;
-    while (take(&text, ","));
-    if (!has_size || !take(&text, "}"))
-        return -EINVAL;
-    skip_blanks(&text);
-    return text.at == text.end ? 0 : -EINVAL;
+    while (json_scan_take(&scan, ','));
+    return has_size && json_scan_take(&scan, '}') && json_scan_is_over(&scan) ? 0 : -EINVAL;
 }

@@ -2,7 +2,7 @@
 /* Creates, removes and renames stores, and changes their attributes. */
 #include "core/core_internal.h"
 
-#include "meta/name.h"
+#include "base/clean.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ int core_check_store_name(const char *name)
 {
     size_t bytes = strlen(name);
 
-    if (bytes == 0 || memchr(name, '/', bytes) || !name_is_utf8(name, bytes))
+    if (bytes == 0 || memchr(name, '/', bytes) || !clean_is_utf8(name, bytes))
         return -EINVAL;
     for (size_t i = 0; i < sizeof taken_names / sizeof taken_names[0]; i++) {
         if (strcmp(name, taken_names[i]) == 0)

@@ -5,6 +5,7 @@
  */
 #include "layout_internal.h"
 
+#include "base/clean.h"
 #include "name.h"
 #include "unpack.h"
 
@@ -90,7 +91,7 @@ static int decode_allocation(struct document_allocation *allocation, struct unpa
     /* A layout's tags end at a NUL, so a NUL inside is invalid. */
     if (allocation->tag_bytes > LAYOUT_MAX_TAG_BYTES ||
         memchr(allocation->tag, '\0', allocation->tag_bytes) ||
-        !name_is_utf8(allocation->tag, allocation->tag_bytes))
+        !clean_is_utf8(allocation->tag, allocation->tag_bytes))
         return -EINVAL;
     return 0;
 }

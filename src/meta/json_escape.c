@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "meta/json_escape.h"
 
-#include "meta/name.h"
+#include "base/clean.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -46,7 +46,7 @@ size_t json_escape(const char *text, size_t bytes, char *out)
             memcpy(out, text, bytes);
         return bytes;
     }
-    bool is_utf8 = name_is_utf8(text, bytes);
+    bool is_utf8 = clean_is_utf8(text, bytes);
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
         size_t more = escape_byte(c >= 0x80 && !is_utf8 ? '?' : c, escaped);

@@ -2,6 +2,7 @@
 #include "layout_internal.h"
 
 #include "base/array.h"
+#include "base/clean.h"
 #include "name.h"
 
 #include <assert.h>
@@ -245,7 +246,7 @@ int layout_check_tag(const char *tag)
 {
     size_t tag_bytes = strnlen(tag, LAYOUT_MAX_TAG_BYTES + 1);
 
-    if (tag_bytes > LAYOUT_MAX_TAG_BYTES || !name_is_utf8(tag, tag_bytes))
+    if (tag_bytes > LAYOUT_MAX_TAG_BYTES || !clean_is_utf8(tag, tag_bytes))
         return -EINVAL;
     return 0;
 }

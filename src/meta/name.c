@@ -7,35 +7,6 @@
 #include <stdint.h>
 #include <string.h>
 
-static bool are_ascii(const uint8_t at[8])
-{
-    uint64_t bytes;
-
-    memcpy(&bytes, at, sizeof bytes);
-    return !(bytes & UINT64_C(0x8080808080808080));
-}
-
-bool name_is_utf8(const void *text, size_t bytes)
-{
-    const uint8_t *at = text;
-    size_t left = bytes;
-
-    while (left > 0) {
-        uint32_t character;
-        size_t length = 1;
-
-        if (left >= 8 && are_ascii(at))
-            length = 8;
-        else if (*at >= 0x80)
-            length = clean_decode(at, left, &character);
-        if (length == 0)
-            return false;
-        at += length;
-        left -= length;
-    }
-    return true;
-}
-
 /* Returns the escape of a byte at this index of a key; NULL if it is written as it is. */
 static const char *escape_of(char byte, size_t index)
 {
@@ -62,7 +33,7 @@ int name_encode_key(const void *key, size_t key_bytes, char name[NAME_MAX_BYTES 
         return -EINVAL;
     if (key_bytes > NAME_MAX_BYTES)
         return -ENAMETOOLONG;
-    if (!name_is_utf8(key, key_bytes))
+    if (!clean_is_utf8(key, key_bytes))
         return -EINVAL;
     for (size_t i = 0; i < key_bytes; i++) {
         const char *escape = escape_of(from[i], i);
@@ -155,7 +126,7 @@ int name_decode_key(const char *name, char key[NAME_MAX_BYTES + 1])
         }
         key[length++] = (char)byte;
     }
-    if (!name_is_utf8(key, length))
+    if (!clean_is_utf8(key, length))
         return -EINVAL;
     key[length] = '\0';
     return (int)length;

@@ -14,7 +14,6 @@
 
 #define NAME_MAX_BYTES 255u
 
-bool name_is_utf8(const void *text, size_t bytes);
 /* Key → file name (NUL-terminated). Returns its length, -EINVAL (empty, not UTF-8), -ENAMETOOLONG
  */
 int name_encode_key(const void *key, size_t key_bytes, char name[NAME_MAX_BYTES + 1]);

@@ -3,7 +3,7 @@
 #include "layout_internal.h"
 
 #include "base/array.h"
-#include "name.h"
+#include "base/clean.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static bool is_wire_id(const char *text)
 {
     size_t bytes = strnlen(text, LAYOUT_MAX_WIRE_ID_BYTES + 1);
 
-    return bytes > 0 && bytes <= LAYOUT_MAX_WIRE_ID_BYTES && name_is_utf8(text, bytes);
+    return bytes > 0 && bytes <= LAYOUT_MAX_WIRE_ID_BYTES && clean_is_utf8(text, bytes);
 }
 
 /* Returns the index of the first id not below this one. */

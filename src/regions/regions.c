@@ -2,6 +2,7 @@
 #include "regions/regions.h"
 
 #include "base/array.h"
+#include "base/clean.h"
 #include "meta/name.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ int region_check_key(enum region_kind kind, const char *key, size_t bytes)
         return bytes == 0 ? 0 : -EINVAL;
     if (bytes > REGION_MAX_KEY_BYTES)
         return -ENAMETOOLONG;
-    if (bytes == 0 || memchr(key, '\0', bytes) || !name_is_utf8(key, bytes))
+    if (bytes == 0 || memchr(key, '\0', bytes) || !clean_is_utf8(key, bytes))
         return -EINVAL;
     return 0;
 }

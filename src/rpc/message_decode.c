@@ -6,7 +6,7 @@
  */
 #include "rpc/message_table.h"
 
-#include "meta/name.h"
+#include "base/clean.h"
 #include "meta/unpack.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static int read_text(struct reader *reader, struct message_text *text)
     const char *at;
     size_t bytes;
 
-    if (unpack_str(&reader->unpack, &at, &bytes) < 0 || !name_is_utf8(at, bytes))
+    if (unpack_str(&reader->unpack, &at, &bytes) < 0 || !clean_is_utf8(at, bytes))
         return -EINVAL;
     *text = (struct message_text){at, bytes};
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/form.h"
 
-#include "meta/json_scan.h"
+#include "base/json_scan.h"
 
 #include <errno.h>
 #include <stdbool.h>

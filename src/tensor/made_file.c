@@ -2,9 +2,9 @@
 #include "tensor/made_file.h"
 
 #include "base/array.h"
+#include "base/json_scan.h"
 #include "meta/file_tree.h"
 #include "meta/json_escape.h"
-#include "meta/json_scan.h"
 #include "tensor/form.h"
 #include "tensor/header.h"
 

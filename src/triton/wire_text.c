@@ -2,8 +2,8 @@
 #include "triton/wire_text.h"
 
 #include "base/array.h"
+#include "base/clean.h"
 #include "base/hex.h"
-#include "meta/name.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -55,7 +55,7 @@ bool wire_text_cut_back(struct wire_text *text, const char *back)
 
 bool wire_text_is_utf8(struct wire_text text)
 {
-    return name_is_utf8(text.at, text.bytes);
+    return clean_is_utf8(text.at, text.bytes);
 }
 
 int wire_text_number(struct wire_text text, uint64_t *number)

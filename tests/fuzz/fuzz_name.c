@@ -2,6 +2,7 @@
 /* Keys as file names: one spelling each, and the way back is exact. */
 #include "fuzz.h"
 
+#include "base/clean.h"
 #include "meta/name.h"
 
 #include <errno.h>
@@ -23,11 +24,11 @@ static void try_key(const uint8_t *data, size_t size)
 
     if (length < 0) {
         must(length == -EINVAL || length == -ENAMETOOLONG);
-        must(length == -ENAMETOOLONG || size == 0 || !name_is_utf8(data, size));
+        must(length == -ENAMETOOLONG || size == 0 || !clean_is_utf8(data, size));
         return;
     }
     must(length > 0 && (size_t)length == strlen(name) && (size_t)length >= size);
-    must(name_is_utf8(data, size) && name[0] != '.' && !strchr(name, '/'));
+    must(clean_is_utf8(data, size) && name[0] != '.' && !strchr(name, '/'));
     must(name_decode_key(name, key) == (int)size);
     must(memcmp(key, data, size) == 0 && key[size] == '\0');
 }
@@ -49,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *name = fuzz_text(data, size);
 
-    must(name_is_utf8(data, size) == is_utf8_for_jansson(data, size));
+    must(clean_is_utf8(data, size) == is_utf8_for_jansson(data, size));
     try_key(data, size);
     try_name(name);
     free(name);

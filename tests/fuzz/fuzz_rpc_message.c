@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "../unit/message_again.h"
-#include "meta/name.h"
+#include "base/clean.h"
 
 #include <errno.h>
 
@@ -50,7 +50,7 @@ static void check_fields(const struct message *message)
 
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         check_place(texts[i]);
-        must(!texts[i].at || name_is_utf8(texts[i].at, texts[i].bytes));
+        must(!texts[i].at || clean_is_utf8(texts[i].at, texts[i].bytes));
     }
     check_place(message->value);
     must(!message->server_nonce.at == !message->gpu_uuid.at ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the reader of JSON without memory against jansson. */
-#include "meta/json_scan.h"
+#include "base/json_scan.h"
 
 #include "tap.h"
 

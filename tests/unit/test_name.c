@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tap.h"
 
+#include "base/clean.h"
 #include "meta/name.h"
 
 #include <errno.h>
@@ -81,8 +82,8 @@ TAP_TEST(utf8_ends_of_each_range_are_accepted)
     };
 
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
-        check(name_is_utf8(good[i], strlen(good[i])));
-    check(name_is_utf8("\0", 1));
+        check(clean_is_utf8(good[i], strlen(good[i])));
+    check(clean_is_utf8("\0", 1));
 }
 
 TAP_TEST(utf8_overlong_surrogates_and_beyond_unicode_are_refused)
@@ -94,7 +95,7 @@ TAP_TEST(utf8_overlong_surrogates_and_beyond_unicode_are_refused)
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        if (!check(!name_is_utf8(bad[i], strlen(bad[i]))))
+        if (!check(!clean_is_utf8(bad[i], strlen(bad[i]))))
             fprintf(stderr, "#   case %zu\n", i);
     }
 }
@@ -107,10 +108,10 @@ TAP_TEST(utf8_cut_short_is_refused_without_reading_on)
         char *exact = malloc(bytes); /* so that the sanitizer sees a read beyond it */
         require(exact != NULL);
         memcpy(exact, text, bytes);
-        check(!name_is_utf8(exact, bytes));
+        check(!clean_is_utf8(exact, bytes));
         free(exact);
     }
-    check(name_is_utf8(text, 4));
+    check(clean_is_utf8(text, 4));
 }
 
 TAP_TEST(decoding_gives_the_key_back)
@@ -203,15 +204,15 @@ TAP_TEST(utf8_is_judged_at_every_place_of_a_text)
 
     for (size_t bytes = 0; bytes < sizeof text; bytes++) {
         memset(text, 'a', sizeof text);
-        check(name_is_utf8(text, bytes));
+        check(clean_is_utf8(text, bytes));
         for (size_t at = 0; at < bytes; at++) {
             text[at] = (char)0x80;
-            check(!name_is_utf8(text, bytes));
+            check(!clean_is_utf8(text, bytes));
             text[at] = (char)0xc3;
-            check(!name_is_utf8(text, bytes));
+            check(!clean_is_utf8(text, bytes));
             if (at + 1 < bytes) {
                 text[at + 1] = (char)0xa4;
-                check(name_is_utf8(text, bytes));
+                check(clean_is_utf8(text, bytes));
                 text[at + 1] = 'a';
             }
             text[at] = 'a';

@@ -5,8 +5,8 @@
  * Pure. For values that may be many, and come from any writer: a text is checked as far as it is
  * read, and after a false nothing more may be read. Blanks before a token are skipped.
  */
-#ifndef GMSFS_META_JSON_SCAN_H
-#define GMSFS_META_JSON_SCAN_H
+#ifndef GMSFS_BASE_JSON_SCAN_H
+#define GMSFS_BASE_JSON_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +29,8 @@ bool json_scan_take(struct json_scan *scan, char character);
 bool json_scan_string(struct json_scan *scan, struct json_token *token);
 /* Takes a whole number from 0 up, without a fraction or an exponent. */
 bool json_scan_number(struct json_scan *scan, uint64_t *number);
+/* Takes a whole number from -INT64_MAX to INT64_MAX, likewise. */
+bool json_scan_integer(struct json_scan *scan, int64_t *number);
 /* Takes any value. */
 bool json_scan_skip(struct json_scan *scan);
 /* Returns true if nothing but blanks is left. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "meta/json_scan.h"
+#include "base/json_scan.h"
 
-#include "meta/name.h"
+#include "base/clean.h"
 
 #include <string.h>
 
@@ -66,6 +66,18 @@ bool json_scan_number(struct json_scan *scan, uint64_t *number)
     if (scan->at == first || (*first == '0' && scan->at > first + 1))
         return false;
     return scan->at == scan->end || !strchr(".eE", *scan->at) || *scan->at == '\0';
+}
+
+bool json_scan_integer(struct json_scan *scan, int64_t *number)
+{
+    bool is_negative = json_scan_take(scan, '-');
+    uint64_t magnitude;
+
+    if ((is_negative && !is_digit(scan)) || !json_scan_number(scan, &magnitude) ||
+        magnitude > INT64_MAX)
+        return false;
+    *number = is_negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return true;
 }
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -282,5 +294,5 @@ bool json_token_decode(const struct json_token *token, char *out, size_t *bytes)
         to = put_utf8(to, character);
     }
     *bytes = (size_t)(to - out);
-    return name_is_utf8(out, *bytes);
+    return clean_is_utf8(out, *bytes);
 }
