@@ -59,29 +59,43 @@ int cli_usage_error(const char *format, ...)
     return CLI_USAGE;
 }
 
-static void cli_print_option(const struct cli_option *option)
+/* Writes the option as on the command line, and the spaces before the help. Returns the bytes. */
+static int cli_put_option(const struct cli_option *option, char word[OPTION_BYTES])
 {
-    const char *line = option->help, *value = option->value ? option->value : "", *end;
-    char word[OPTION_BYTES] = "", letter[] = "  -?, ";
+    const char *value = option->value ? option->value : "";
+    char letter[] = "  -?, ";
 
     letter[3] = option->letter;
+    return snprintf(word, OPTION_BYTES, "%s%s%s%s  ", option->letter ? letter : "      ",
+                    option->name, *value && *value != '[' ? " " : "", value);
+}
+
+static void cli_print_option(const struct cli_option *option, int column)
+{
+    const char *line = option->help, *end;
+    char word[OPTION_BYTES] = "";
+
     if (option->name)
-        snprintf(word, sizeof(word), "%s%s%s%s", option->letter ? letter : "      ", option->name,
-                 *value && *value != '[' ? " " : "", value);
-    printf("%-*s", option->name ? current->column : 0, word);
+        cli_put_option(option, word);
+    printf("%-*s", option->name ? column : 0, word);
     for (; (end = strchr(line, '\n')); line = end + 1)
-        printf("%.*s\n%*s", (int)(end - line), line, current->column, "");
+        printf("%.*s\n%*s", (int)(end - line), line, column, "");
     puts(line);
 }
 
 int cli_help(void)
 {
     static const struct cli_option help = {.name = "--help", .help = "this text"};
+    char word[OPTION_BYTES];
+    int column = cli_put_option(&help, word);
 
+    for (const struct cli_option *option = current->options; option && option->help; option++)
+        if (option->name && cli_put_option(option, word) > column)
+            column = cli_put_option(option, word);
     printf("%s\n", current->usage);
     for (const struct cli_option *option = current->options; option && option->help; option++)
-        cli_print_option(option);
-    cli_print_option(&help);
+        cli_print_option(option, column);
+    cli_print_option(&help, column);
     if (current->ending)
         printf("\n%s", current->ending);
     return CLI_HELPED;

@@ -47,7 +47,6 @@ struct cli_command {
     const char *summary; /* one line for `gmsfs help` */
     const char *usage;
     const struct cli_option *options; /* NULL: --help alone */
-    int column;                       /* where the help of an option begins */
     const char *ending;               /* NULL: none */
     int least, most;                  /* operands; most 0: no bound */
     const char *needs;                /* error text for another number of operands */

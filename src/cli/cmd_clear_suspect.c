@@ -101,7 +101,6 @@ const struct cli_command cmd_clear_suspect = {
     .summary = "let readers into a store after an error of its GPU",
     .usage = usage,
     .options = options,
-    .column = 16,
     .ending = ending,
     .least = 1,
     .needs = "a STORE or MOUNT is needed",

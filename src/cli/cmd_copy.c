@@ -57,7 +57,6 @@ const struct cli_command cmd_copy = {
     .summary = "copy a store to others of this machine",
     .usage = usage,
     .options = options,
-    .column = 20,
     .ending = ending,
     .least = 2,
     .needs = "a STORE to copy, and the STOREs that get it, are needed",

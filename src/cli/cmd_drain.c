@@ -269,7 +269,6 @@ const struct cli_command cmd_drain = {
     .summary = "empty a mount, or a store of its holders",
     .usage = usage,
     .options = options,
-    .column = 19,
     .ending = ending,
     .least = 1,
     .needs = "one MOUNT or STORE is needed",

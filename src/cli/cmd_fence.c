@@ -231,7 +231,6 @@ const struct cli_command cmd_fence = {
     .summary = "close two stores while the device is checkpointed",
     .usage = usage,
     .options = options,
-    .column = 24,
     .ending = ending,
     .least = 1,
     .most = 1,

@@ -245,7 +245,6 @@ const struct cli_command cmd_governor = {
     .summary = "decide which models are on a device",
     .usage = usage,
     .options = options,
-    .column = 22,
     .ending = ending,
     .least = 1,
     .most = 1,

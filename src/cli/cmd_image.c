@@ -154,7 +154,6 @@ const struct cli_command cmd_image = {
     .summary = "save all of a store into a directory, load or list it",
     .usage = usage,
     .options = options,
-    .column = 25,
     .ending = ending,
     .run = image_run,
 };

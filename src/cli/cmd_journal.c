@@ -77,7 +77,6 @@ const struct cli_command cmd_journal = {
     .summary = "print the journal of a mount, or of one that is dead",
     .usage = usage,
     .options = options,
-    .column = 16,
     .ending = ending,
     .least = 1,
     .most = 1,

@@ -253,7 +253,6 @@ const struct cli_command cmd_load = {
     .summary = "load a model into a store",
     .usage = usage,
     .options = options,
-    .column = 23,
     .ending = ending,
     .run = load_run,
 };

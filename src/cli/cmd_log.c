@@ -83,7 +83,6 @@ const struct cli_command cmd_log = {
     .name = "log",
     .summary = "tell or change how much a mount's daemon logs",
     .usage = usage,
-    .column = 14,
     .ending = ending,
     .least = 1,
     .most = 2,

@@ -238,7 +238,6 @@ const struct cli_command cmd_ls = {
     .summary = "list the tensors of a store",
     .usage = usage,
     .options = options,
-    .column = 15,
     .ending = ending,
     .least = 1,
     .most = 1,

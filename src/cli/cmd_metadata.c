@@ -384,7 +384,6 @@ const struct cli_command cmd_metadata = {
     .summary = "put, get, remove and list metadata entries",
     .usage = usage,
     .options = options,
-    .column = 31,
     .ending = ending,
     .run = metadata_run,
 };

@@ -258,7 +258,6 @@ const struct cli_command cmd_pull = {
     .summary = "load a store of other nodes into a store",
     .usage = usage,
     .options = options,
-    .column = 23,
     .ending = ending,
     .least = 2,
     .needs = "a STORE and the URL of one on another node are needed",

@@ -506,7 +506,6 @@ const struct cli_command cmd_run = {
     .summary = "run a command while holding a store's lock",
     .usage = usage,
     .options = options,
-    .column = 20,
     .ending = ending,
     .is_prefix = true,
     .run = run_run,

@@ -163,7 +163,6 @@ const struct cli_command cmd_save = {
     .summary = "write the tensors of a store into files",
     .usage = usage,
     .options = options,
-    .column = 26,
     .ending = ending,
     .least = 2,
     .most = 2,

@@ -90,7 +90,6 @@ const struct cli_command cmd_status = {
     .summary = "show mounts, their stores and their holders",
     .usage = usage,
     .options = options,
-    .column = 26,
     .ending = ending,
     .run = status_run,
 };

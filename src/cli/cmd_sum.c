@@ -358,7 +358,6 @@ const struct cli_command cmd_sum = {
     .summary = "print a checksum of every tensor in a store",
     .usage = usage,
     .options = options,
-    .column = 23,
     .ending = ending,
     .least = 1,
     .most = 1,

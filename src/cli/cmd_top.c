@@ -182,7 +182,6 @@ const struct cli_command cmd_top = {
     .summary = "show mounts and stores on a terminal, with keys that act",
     .usage = usage,
     .options = options,
-    .column = 26,
     .ending = ending,
     .run = top_run,
 };

@@ -116,7 +116,6 @@ const struct cli_command cmd_triton = {
     .summary = "serve regions of shared memory to clients of NVIDIA Triton",
     .usage = usage,
     .options = options,
-    .column = 28,
     .ending = ending,
     .run = triton_command,
 };

@@ -464,7 +464,6 @@ const struct cli_command cmd_umount = {
     .summary = "unmount, which ends the daemon",
     .usage = usage,
     .options = options,
-    .column = 19,
     .ending = ending,
     .least = 1,
     .needs = "a MOUNT is needed",

@@ -147,7 +147,6 @@ const struct cli_command cmd_upgrade = {
     .name = "upgrade",
     .summary = "replace the worker of a mount by the installed gmsfs",
     .usage = usage,
-    .column = 14,
     .ending = ending,
     .least = 1,
     .needs = "a MOUNT is needed",

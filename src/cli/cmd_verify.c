@@ -501,7 +501,6 @@ const struct cli_command cmd_verify = {
     .summary = "compare a store with the files it was loaded from",
     .usage = usage,
     .options = options,
-    .column = 23,
     .ending = ending,
     .least = 1,
     .needs = "a STORE and the files of one model are needed",

@@ -146,7 +146,6 @@ const struct cli_command cmd_wait = {
     .summary = "wait until a store is in a state, or on its device",
     .usage = usage,
     .options = options,
-    .column = 20,
     .ending = ending,
     .least = 2,
     .most = 2,

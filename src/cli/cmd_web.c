@@ -329,7 +329,6 @@ const struct cli_command cmd_web = {
     .summary = "serve mounts over HTTP, read-only",
     .usage = usage,
     .options = options,
-    .column = 28,
     .ending = ending,
     .least = 1,
     .needs = "a MOUNT is needed",

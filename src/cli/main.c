@@ -39,7 +39,6 @@ static const struct cli_command cmd_version = {
              "\n"
              "Prints the version.\n",
     .options = version_options,
-    .column = 15,
     .run = main_version,
 };
 
@@ -49,7 +48,6 @@ static const struct cli_command cmd_help = {
     .usage = "Usage: gmsfs help [COMMAND]\n"
              "\n"
              "Lists the commands, or prints the help of one.\n",
-    .column = 15,
     .run = main_help,
 };
 
