@@ -21,7 +21,7 @@ import os
 import threading
 from typing import Any, Optional, Sequence
 
-from . import abi, library
+from . import abi, library, memory
 from .arguments import whole_number
 from .errors import Error
 from .handle import interruptible, nothing
@@ -108,7 +108,7 @@ class Info:
         self.device_id = facts.device_id
         self.raw_handle = bytes(facts.raw_handle) if self.kind == "cuda" else None
         has_descriptor = facts.flags & abi.REGION_DESCRIPTOR
-        self.memory = ("host", "cuda")[facts.memory] if has_descriptor else None
+        self.memory = memory.name_of(facts.memory) if has_descriptor else None
         self.registered = facts.registered_ms / 1000
 
     def __repr__(self) -> str:
