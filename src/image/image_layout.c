@@ -180,11 +180,6 @@ int image_layout_hash(const struct image_layout *layout, const uint64_t *aligned
     return error;
 }
 
-int image_layout_contents_hash(const struct image_layout *layout, uint8_t hash[DIGEST_BYTES])
-{
-    return layout_document_contents_hash(layout->document, hash);
-}
-
 /* ---- entries for a store ------------------------------------------------------------------- */
 
 /* Returns the end of the row: of its value. */

@@ -44,9 +44,6 @@ void image_layout_get(const struct image_layout *layout, size_t rank,
 int image_layout_hash(const struct image_layout *layout, const uint64_t *aligned_bytes,
                       uint8_t hash[DIGEST_BYTES]);
 
-/* Computes the part of a contents id that the layout makes (meta/pieces.h). -ENOMEM */
-int image_layout_contents_hash(const struct image_layout *layout, uint8_t hash[DIGEST_BYTES]);
-
 /*
  * Returns the entries from `first` on as a bulk metadata document for a store's `ctl`, of about
  * most_bytes or one entry; the caller frees *document. *count of them are in it; 0 after the last,

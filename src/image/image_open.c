@@ -3,8 +3,6 @@
 #include "image/image.h"
 
 #include "base/failure.h"
-#include "base/scope.h"
-#include "meta/layout.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -187,21 +185,6 @@ void image_close(struct image *image)
 
 int image_get_contents_id(const struct image *image, uint8_t id[DIGEST_BYTES])
 {
-    const struct image_manifest *manifest = &image->manifest;
-    SCOPED_FREE uint8_t(*sums)[DIGEST_BYTES] = NULL;
-    uint8_t hash[DIGEST_BYTES];
-    int error;
-
-    if (image->unfinished || manifest->piece_bytes != PIECES_BYTES)
-        return -ENODATA;
-    for (size_t i = 0; i < manifest->allocation_count; i++)
-        if (manifest->allocations[i].stored_bytes != manifest->allocations[i].size_bytes)
-            return -ENODATA;
-    sums = calloc(manifest->piece_count + 1, sizeof(*sums));
-    if (!sums)
-        return -ENOMEM;
-    for (size_t i = 0; i < manifest->piece_count; i++)
-        memcpy(sums[i], manifest->pieces[i].sum, DIGEST_BYTES);
-    error = layout_document_contents_hash(image->layout.document, hash);
-    return error ? error : pieces_make_id(hash, (const void *)sums, manifest->piece_count, id);
+    return image->unfinished ? -ENODATA
+                             : image_pieces_make_id(&image->manifest, &image->layout, id);
 }

@@ -1,28 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image/image_pieces.h"
 
+#include "base/scope.h"
 #include "meta/layout.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Compares the id with the id of these sums and this layout. */
-static int check_id(const uint8_t id[DIGEST_BYTES], const struct pieces *pieces,
-                    const struct image_layout *layout, const char **why)
+int image_pieces_make_id(const struct image_manifest *manifest, const struct image_layout *layout,
+                         uint8_t id[DIGEST_BYTES])
 {
-    uint8_t hash[DIGEST_BYTES], made[DIGEST_BYTES];
-    int error = image_layout_contents_hash(layout, hash);
+    SCOPED_FREE uint8_t(*sums)[DIGEST_BYTES] = NULL;
+    uint8_t hash[DIGEST_BYTES];
+    int error;
 
-    if (!error)
-        error = pieces_make_id(hash, (const uint8_t(*)[DIGEST_BYTES])pieces->sums,
-                               pieces->piece_count, made);
-    if (error)
-        return error;
+    if (manifest->piece_bytes != PIECES_BYTES)
+        return -ENODATA;
+    for (size_t i = 0; i < manifest->allocation_count; i++)
+        if (manifest->allocations[i].stored_bytes != manifest->allocations[i].size_bytes)
+            return -ENODATA;
+    sums = calloc(manifest->piece_count + 1, sizeof(*sums));
+    if (!sums)
+        return -ENOMEM;
+    for (size_t i = 0; i < manifest->piece_count; i++)
+        memcpy(sums[i], manifest->pieces[i].sum, DIGEST_BYTES);
+    error = layout_document_contents_hash(layout->document, hash);
+    return error ? error : pieces_make_id(hash, (const void *)sums, manifest->piece_count, id);
+}
+
+static int check_id(const uint8_t id[DIGEST_BYTES], const uint8_t told[DIGEST_BYTES],
+                    const struct image_manifest *manifest, const struct image_layout *layout,
+                    const char **why)
+{
+    uint8_t made[DIGEST_BYTES];
+    int error = image_pieces_make_id(manifest, layout, made);
+
     *why = "the id that it sent does not follow from its layout and sums";
-    return memcmp(made, id, DIGEST_BYTES) == 0 && memcmp(pieces->id, id, DIGEST_BYTES) == 0
-               ? 0
-               : -EPROTO;
+    if (!error && (memcmp(made, id, DIGEST_BYTES) != 0 || memcmp(told, id, DIGEST_BYTES) != 0))
+        error = -EPROTO;
+    return error;
 }
 
 static int check_sizes(const struct pieces *pieces, const struct image_layout *layout,
@@ -99,13 +116,13 @@ static int make(const uint8_t id[DIGEST_BYTES], struct pieces *pieces,
 {
     int error = check_sizes(pieces, layout, why);
 
-    if (!error)
-        error = check_id(id, pieces, layout, why);
+    manifest->piece_bytes = PIECES_BYTES;
     if (!error)
         error = take_allocations(manifest, pieces);
     if (!error)
         error = take_pieces(manifest, pieces);
-    manifest->piece_bytes = PIECES_BYTES;
+    if (!error)
+        error = check_id(id, pieces->id, manifest, layout, why);
     manifest->stored_bytes = pieces->total_bytes;
     manifest->layout_bytes = layout->size_bytes;
     manifest->granularity_bytes = find_granularity(layout);

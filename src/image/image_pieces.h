@@ -14,6 +14,10 @@
 #include "image/image_manifest.h"
 #include "meta/pieces.h"
 
+/* Makes the id of the contents from the sums of a whole image. -ENODATA: they do not give one: its
+ * pieces have another size than a store's, or it keeps bytes behind a size. -ENOMEM */
+int image_pieces_make_id(const struct image_manifest *manifest, const struct image_layout *layout,
+                         uint8_t id[DIGEST_BYTES]);
 /*
  * Makes manifest and layout of an image of the contents `id`. Takes over layout_bytes (from malloc)
  * in any case. -EPROTO with *why: the texts do not have this id; -ENOMEM. Free both in any case.

@@ -7,6 +7,7 @@
  * So a test can serve a store without a second mount, and damage it.
  */
 #include "image/image.h"
+#include "image/image_pieces.h"
 #include "tool.h"
 
 #include "base/digest.h"
@@ -40,11 +41,10 @@ static void append(const char *name, const void *bytes, size_t size_bytes)
 static void make_pieces(void)
 {
     const struct image_manifest *manifest = &image.manifest;
-    uint8_t hash[DIGEST_BYTES];
 
     pieces.allocations = calloc(manifest->allocation_count + 1, sizeof(*pieces.allocations));
     pieces.sums = calloc(manifest->piece_count + 1, DIGEST_BYTES);
-    if (!pieces.allocations || !pieces.sums || image_layout_contents_hash(&image.layout, hash) != 0)
+    if (!pieces.allocations || !pieces.sums)
         tool_die("out of memory");
     pieces.allocation_count = manifest->allocation_count;
     pieces.piece_count = manifest->piece_count;
@@ -56,9 +56,8 @@ static void make_pieces(void)
     }
     for (size_t i = 0; i < pieces.piece_count; i++)
         memcpy(pieces.sums[i], manifest->pieces[i].sum, DIGEST_BYTES);
-    if (pieces_make_id(hash, (const uint8_t(*)[DIGEST_BYTES])pieces.sums, pieces.piece_count,
-                       pieces.id) != 0)
-        tool_die("out of memory");
+    if (image_pieces_make_id(manifest, &image.layout, pieces.id) != 0)
+        tool_die("the image's sums give no id of its contents");
     digest_text(pieces.id, id);
 }
 
