@@ -25,7 +25,6 @@
 #include "vmap.h"
 
 #define GFS_REPLY_TIMEOUT_MS  30000 /* longest wait for an answer on `.fds`; they come at once */
-#define GFS_LOOK_MS           100 /* pause between two checks whether the waiting call was cancelled */
 #define GFS_LAYOUT_BYTES_MAX  (UINT64_C(1) << 31) /* far above the daemon's bounds */
 #define GFS_SLAB_DEVICE_SHARE 8       /* divisor: a slab is at most this part of the device */
 #define GFS_SLAB_GROWTH       4       /* divisor: and at least this part of its tag's other slabs */

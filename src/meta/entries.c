@@ -207,13 +207,3 @@ int layout_remove_bound(struct layout *layout, const struct layout_allocation *a
     layout_place_by_serial(layout, edits + count, count);
     return layout_edit_entries(layout, edits, edits + count, count, false);
 }
-
-void layout_clear_entries(struct layout *layout)
-{
-    layout_index_clear(&layout->by_key);
-    layout_index_clear(&layout->by_serial);
-    for (size_t i = 0; i < layout->allocation_count; i++)
-        layout->by_slot[i]->bound_entries = 0;
-    layout->entry_count = 0;
-    layout->entry_bytes = 0;
-}

@@ -73,26 +73,6 @@ struct layout *layout_new(void)
     return layout;
 }
 
-static void drop_all(struct layout *layout)
-{
-    layout_clear_entries(layout);
-    for (size_t i = 0; i < layout->allocation_count; i++)
-        free(layout->by_slot[i]);
-    layout->allocation_count = 0;
-    layout->wire_id_count = 0;
-    layout->total_bytes = 0;
-    layout->text_bytes = 0;
-    layout->timed_count = 0;
-    layout->times = NO_TIMES;
-}
-
-void layout_clear(struct layout *layout)
-{
-    layout_assert_unshared(layout);
-    drop_all(layout);
-    layout->changes++;
-}
-
 void layout_succeed(struct layout *fresh, const struct layout *before)
 {
     layout_assert_unshared(fresh);
@@ -127,7 +107,10 @@ void layout_free(struct layout *layout)
     if (!layout || (layout_is_shared(layout) &&
                     atomic_fetch_sub_explicit(&layout->holders, 1, memory_order_acq_rel) != 1))
         return;
-    drop_all(layout);
+    layout_index_clear(&layout->by_key);
+    layout_index_clear(&layout->by_serial);
+    for (size_t i = 0; i < layout->allocation_count; i++)
+        free(layout->by_slot[i]);
     free(layout->by_slot);
     free(layout->by_name);
     free(layout->by_wire_id);

@@ -136,7 +136,6 @@ bool layout_has_times(const struct layout_times *times);
 /* Gives every allocation the memory of its rank; sizes stay. NULL: removes all memory, and the
  * sizes tell the memory that the bytes would need. Does not count as a change. */
 void layout_replace_memories(struct layout *layout, const uint64_t *memories);
-void layout_clear(struct layout *layout); /* removes everything; next_slot stays */
 /* Gives a new layout the counters with which a writer that replaces `before` goes on. */
 void layout_succeed(struct layout *fresh, const struct layout *before);
 /* Marks a committed layout whose bytes never change again. Clones and copies are marked alike, the

@@ -102,6 +102,5 @@ int layout_edit_entries(struct layout *layout, const struct index_edit *by_key,
 size_t layout_place_by_serial(const struct layout *layout, struct index_edit *edits, size_t count);
 /* Removes all entries bound to the allocation. -ENOMEM */
 int layout_remove_bound(struct layout *layout, const struct layout_allocation *allocation);
-void layout_clear_entries(struct layout *layout);
 
 #endif

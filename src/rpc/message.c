@@ -42,12 +42,3 @@ const char *message_integer_format(struct message_integer integer,
         snprintf(text, MESSAGE_INTEGER_TEXT_BYTES, "nil");
     return text;
 }
-
-int message_integer_compare(struct message_integer a, struct message_integer b)
-{
-    int order = (a.magnitude > b.magnitude) - (a.magnitude < b.magnitude);
-
-    if (a.is_negative != b.is_negative)
-        return a.is_negative ? -1 : 1;
-    return a.is_negative ? -order : order;
-}

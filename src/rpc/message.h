@@ -213,7 +213,5 @@ struct message_integer message_integer(uint64_t value);
 /* Formats into `text` and returns it; "nil" if the integer is absent. */
 const char *message_integer_format(struct message_integer integer,
                                    char text[MESSAGE_INTEGER_TEXT_BYTES]);
-/* Compares two integers that are present: below 0, 0 or above 0. */
-int message_integer_compare(struct message_integer a, struct message_integer b);
 
 #endif

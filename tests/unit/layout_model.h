@@ -56,7 +56,6 @@ enum deed_kind {
     DEED_CLONE,
     DEED_REBUILD, /* as DEED_CLONE, but from the layout's parts */
     DEED_FREE,
-    DEED_CLEAR,
 };
 
 struct deed {
@@ -186,8 +185,6 @@ static bool deed_choose(struct deed *deed)
     deed->serial = 0;
     if (!deed->model)
         return false;
-    if (pick(2000) == 0)
-        deed->kind = DEED_CLEAR;
     if (deed->kind == DEED_CLONE && pick(4) == 0)
         deed->kind = DEED_REBUILD;
     if (pick(300) == 0)
@@ -222,8 +219,6 @@ static bool deed_choose(struct deed *deed)
         return deed->clone != NULL;
     case DEED_FREE:
         return count_live() > 1;
-    case DEED_CLEAR:
-        return true;
     }
     return false;
 }
@@ -338,9 +333,6 @@ static int deed_try(struct deed *deed)
     case DEED_FREE:
         layout_free(layout);
         return 0;
-    case DEED_CLEAR:
-        layout_clear(layout);
-        return 0;
     }
     return 0;
 }
@@ -405,10 +397,6 @@ static void deed_note(const struct deed *deed)
         break;
     case DEED_FREE:
         model->layout = NULL;
-        break;
-    case DEED_CLEAR:
-        memset(model->present, 0, sizeof model->present);
-        memset(model->slot_live, 0, sizeof model->slot_live);
         break;
     }
 }

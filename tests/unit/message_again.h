@@ -23,4 +23,15 @@ __attribute__((unused)) static int encode_again(struct message_buffer *buffer,
     return message_end(buffer);
 }
 
+/* Compares two integers that are present: below 0, 0 or above 0. */
+__attribute__((unused)) static int message_integer_compare(struct message_integer a,
+                                                           struct message_integer b)
+{
+    int order = (a.magnitude > b.magnitude) - (a.magnitude < b.magnitude);
+
+    if (a.is_negative != b.is_negative)
+        return a.is_negative ? -1 : 1;
+    return a.is_negative ? -order : order;
+}
+
 #endif

@@ -152,21 +152,6 @@ TAP_TEST(memory_smaller_than_its_size_or_beyond_counting_is_refused)
     layout_free(layout);
 }
 
-TAP_TEST(clear_empties_all_but_the_slot_counter)
-{
-    struct layout *layout = layout_with(3);
-
-    check_int(put(layout, "a", 0, "", 1000), 0);
-    check_int(layout_set_memory(layout, 1, 1, 1, 1, false), 0);
-    layout_clear(layout);
-    check_int(layout_count_allocations(layout), 0);
-    check_int(layout_count_entries(layout), 0);
-    check_int(layout_total_bytes(layout), 0);
-    check_int(layout_entry_bytes(layout), 0);
-    check_int(add(layout, 200, NULL), 3);
-    layout_free(layout);
-}
-
 TAP_TEST(a_mark_of_immutable_is_copied_and_not_encoded)
 {
     struct layout *layout = layout_with(2), *clone, *next = layout_new();
