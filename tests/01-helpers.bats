@@ -137,8 +137,7 @@ INNER
 
 @test "spawn keeps output and exit status" {
     spawn sh -c 'echo out; exit 7'
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 7
+    wait_exit -7 "$SPAWNED"
     assert_eq "$(output_of "$SPAWNED")" out
 }
 

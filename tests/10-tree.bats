@@ -15,8 +15,7 @@ PSEUDO_OF_STORE='state residency layout_hash layout pieces info sessions lock au
 
 setup() {
     common_setup
-    start_mount
-    W=$M/weights
+    start_weights
 }
 
 mode_of() {
@@ -291,8 +290,7 @@ mode_of() {
     spawn "$GMSCTL" open "$M/events" r read 100000 say waiting poll in 10000 read 1000
     wait_until 5 said "$SPAWNED" waiting
     ctl mkdir "$M/other"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0
+    wait_exit -0 "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" $'\nin \n.*"store_created"'
 }
 
@@ -348,8 +346,7 @@ mode_of() {
     wait_until 5 said "$SPAWNED" waiting
     hold open "$W/lock" rw
     spawned=$SPAWNED
-    wait_exit "${SPAWNS[0]}"
-    assert_eq "$status" 0
+    wait_exit -0 "${SPAWNS[0]}"
     assert_match "$(output_of "${SPAWNS[0]}")" $'EMPTY\nwaiting\npri \nRW'
     let_go "$spawned"
 }

@@ -12,8 +12,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount
-    W=$M/weights
+    start_weights
 }
 
 mode_of() {

@@ -13,8 +13,7 @@ MIB=$((1 << 20))
 
 setup() {
     common_setup
-    start_mount size=32M,alloc_timeout=0.2
-    W=$M/weights
+    start_weights size=32M,alloc_timeout=0.2
     V=$M/other
     mkdir "$V"
 }

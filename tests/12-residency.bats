@@ -114,8 +114,7 @@ layout_of() {
 
 # bats test_tags=slow
 @test "a reader that may not wait starts nothing" {
-    committed
-    move_to host host
+    committed_on_host
     expect EAGAIN open "$W/lock" rn
     expect EAGAIN open "$W/ctl" rw acquire ro 0
     expect EAGAIN open "$W/ctl" rw acquire rw 0
@@ -125,8 +124,7 @@ layout_of() {
 }
 
 @test "a writer waits for its store, too, and finds the committed bytes" {
-    committed
-    move_to host host
+    committed_on_host
     ctl open "$W/lock" rw
     at 'device host'
     bytes_are_right
@@ -149,8 +147,7 @@ layout_of() {
 }
 
 @test "a reader by a path beside the device has no lock that could be joined, through lock or by token" {
-    committed
-    move_to host host
+    committed_on_host
     expect EAGAIN open "$W/allocations/a" r pread 0 4 open "$W/lock" r
     hold open "$W/allocations/a" r info
     expect EAGAIN open "$W/ctl" r join "$(output_of "$HOLDER" | sed -n 's/.*token=\([0-9a-f]*\).*/\1/p')"
@@ -206,8 +203,7 @@ layout_of() {
 
 # bats test_tags=slow
 @test "a waiting reader that is killed is forgotten, and its promotion ends all the same" {
-    committed
-    move_to host host
+    committed_on_host
     touch "$T/gate"
     wait_for_lock reader "$W"
     wait_until 5 grep -q '^moving device' "$W/residency"
@@ -294,8 +290,7 @@ layout_of() {
     committed
     refused ENOMEM disk
     refused ENOMEM +disk
-    start_mount size=64M
-    W=$M/weights
+    start_weights size=64M
     committed
     refused ENOMEM host
     refused ENOMEM +host
@@ -332,8 +327,7 @@ layout_of() {
 # bats test_tags=slow
 @test "metrics tell the places of stores, and the moved bytes" {
     value() { sed -n "s/^gmsfs_$1 //p" "$M/metrics"; }
-    committed
-    move_to host host
+    committed_on_host
     assert_eq "$(value 'store_copy{store="weights",tier="device"}')" 0
     assert_eq "$(value 'store_copy{store="weights",tier="host"}')" 1
     assert_eq "$(value 'moves_total{from="device",to="host"}')" 1
@@ -357,10 +351,8 @@ layout_of() {
 
 # bats test_tags=slow
 @test "keep_copy=no leaves no spare behind" {
-    start_mount size=64M,host_size=32M,keep_copy=no
-    W=$M/weights
-    committed
-    move_to host host
+    start_weights size=64M,host_size=32M,keep_copy=no
+    committed_on_host
     move_to device device
     wait_until 5 host_is_free
     bytes_are_right
@@ -409,8 +401,7 @@ moves_are() { # COUNT
 }
 
 @test "a reader of any place is let in at once, moves nothing, and keeps the bytes that it reads" {
-    committed
-    move_to host host
+    committed_on_host
     hold open "$W/ctl" rw acquire-any ro 0 export 0 0
     moves_are 1
     at host
@@ -424,8 +415,7 @@ moves_are() { # COUNT
 }
 
 @test "a writer that replaces all waits for no move; allocations elsewhere it can neither use nor commit" {
-    committed
-    move_to host host
+    committed_on_host
     hold open "$W/ctl" rw acquire-replace rw 0
     at host
     let_go "$HOLDER"
@@ -485,8 +475,7 @@ moves_are() { # COUNT
 @test "a store that comes back obeys the budget of its pool, and its waiter comes in when there is room" {
     echo 'adapters max=16M slots=1' >"$M/pools"
     mkdir "$M/other"
-    committed
-    move_to host host
+    committed_on_host
     setfattr -n user.gmsfs.pool -v adapters "$W" "$M/other"
     committed other
     setfattr -n user.gmsfs.pin -v 1 "$M/other" # or it would be evicted

@@ -176,8 +176,7 @@ spoilt_is_told() {
 }
 
 @test "an unreadable copy on the disk is harmless as long as there is a faster one" {
-    committed
-    move_to host host
+    committed_on_host
     move_to +disk 'host disk'
     spoil_disk
     ctl reader "$W"
@@ -269,10 +268,8 @@ start_with_fault() { # FAULT
 @test "a waiter for a store that fails to go to the disk is let in when the store is back" {
     stop_mount
     export GMSFS_MOVE_GATE=$T/gate
-    start_mount "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
-    W=$M/weights
-    committed
-    move_to host host
+    start_weights "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
+    committed_on_host
     fallocate -l 22M "$SPILL/full"
     touch "$T/gate"
     order disk
@@ -286,8 +283,7 @@ start_with_fault() { # FAULT
 
 # bats test_tags=slow:fake
 @test "spill_size bounds it, however large the disk is" {
-    start_mount "size=64M,spill=$SPILL,spill_size=4M"
-    W=$M/weights
+    start_weights "size=64M,spill=$SPILL,spill_size=4M"
     committed
     expect ENOMEM open "$W/residency" w write disk
     at device
@@ -300,8 +296,7 @@ start_with_fault() { # FAULT
     move_to disk disk
     stop_mount "$M"
     wait_until 5 disk_is_empty
-    start_mount "size=64M,spill=$SPILL,spill_size=48M"
-    W=$M/weights
+    start_weights "size=64M,spill=$SPILL,spill_size=48M"
     committed
     move_to disk disk
     [[ $(on_disk) -gt 0 ]]
@@ -331,10 +326,8 @@ many_pieces() { # STORE: each part of its move begins with one
     stop_mount
     mount -o remount,size=64M "$SPILL"
     export GMSFS_DISK_GATE=$T/disk
-    start_mount "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
-    W=$M/weights
-    committed
-    move_to host host
+    start_weights "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
+    committed_on_host
     many_pieces one
     many_pieces two
     touch "$T/disk"

@@ -17,8 +17,7 @@ MIB=$((1 << 20))
 setup() {
     common_setup
     export GMSFS_GATE=$T/gate # transfers wait while it is there
-    start_mount
-    W=$M/weights
+    start_weights
 }
 
 # fill STORE: an allocation of 20 MiB that the aligned size equals, and one of some bytes.
@@ -231,8 +230,7 @@ piece 0 16777216 4194304 $second"
 
 # bats test_tags=host
 @test "the id stays while the store moves to the host and back" {
-    start_mount host_size=64M
-    W=$M/weights
+    start_weights host_size=64M
     fill "$W"
     cat "$W/pieces" >"$T/pieces"
     id=$(id_of weights)

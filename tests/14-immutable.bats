@@ -12,8 +12,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount
-    W=$M/weights
+    start_weights
     # a writer with a descriptor of one allocation
     WRITER=(open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export-rw 0 0 connect "$M" redeem last 1)
 }
@@ -147,8 +146,7 @@ is_immutable() {
 # bats test_tags=host
 @test "a demoted store is not mappable, and is again when it is back" {
     stop_mount
-    start_mount host_size=64M
-    W=$M/weights
+    start_weights host_size=64M
     make_immutable
     cli -0 demote "$W"
     assert_eq "$(info_of weights '"\(.immutable) \(.mappable)"')" 'true false'

@@ -13,8 +13,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount writer_patience=2
-    W=$M/weights
+    start_weights writer_patience=2
 }
 
 # seal_store: a sealed allocation `kv` of 1 MiB that begins with "cached" and an entry `shape`; no session
@@ -186,8 +185,7 @@ sealed_unchanged() {
 # bats test_tags=slow
 @test "a waiter for an exit is not overtaken by a later writer" {
     stop_mount
-    start_mount writer_patience=1000
-    W=$M/weights
+    start_weights writer_patience=1000
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
     assert_state weights LAYOUT_COMMITTED

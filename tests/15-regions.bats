@@ -11,8 +11,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount size=64M
-    W=$M/weights
+    start_weights size=64M
     ME=$(id -u)
     MINE=$M/regions/$ME
 }

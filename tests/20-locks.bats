@@ -11,8 +11,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount writer_patience=2
-    W=$M/weights
+    start_weights writer_patience=2
 }
 
 # ---- the shell -------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount writer_patience=2
-    W=$M/weights
+    start_weights writer_patience=2
 }
 
 # ---- the end of a session -----------------------------------------------------------------------
@@ -263,8 +262,7 @@ setup() {
     assert_eq "$(cat "$W/state")" EMPTY
     ctl open "$W/lock" rwn
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0
+    wait_exit -0 "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" ESTALE
     run_logged -0 grep -c '"event":"revoked"' "$M/events"
 }

@@ -16,8 +16,7 @@ HALF=$((10 * MIB))
 
 setup() {
     common_setup
-    start_mount size=16M,alloc_timeout=0.2
-    W=$M/weights
+    start_weights size=16M,alloc_timeout=0.2
     V=$M/other
     mkdir "$V"
 }
@@ -234,8 +233,7 @@ PY
     local waiter=$SPAWNED
     wait_until 5 metric_is gmsfs_allocs_waiting 1
     let_go "$HOLDER"
-    wait_exit "$waiter" 10
-    assert_eq "$status" 0 "the waiter: $(output_of "$waiter")"
+    wait_exit -0 "$waiter" 10
 }
 
 @test "ALLOC waits for a store that is leaving the device, also where none is made to leave for it" {
@@ -248,15 +246,14 @@ PY
     spawn "$GMSCTL" open "$M/weights/ctl" rw acquire rw 0 alloc $HALF 1 '' ''
     wait_until 5 metric_is gmsfs_allocs_waiting 1
     rm "$T/gate"
-    wait_exit "$SPAWNED" 10
-    assert_eq "$status" 0 "the waiter: $(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED" 10
 }
 
 @test "of two loaders for a device that holds one model, one loads and the other waits for its turn" {
     requires python3
     make_model $HALF
-    local round one two
-    for round in 1 2 3 4 5; do
+    local one two
+    for _ in 1 2 3 4 5; do
         spawn "$GMSFS" load "$W" "$MODEL"
         one=$SPAWNED
         spawn "$GMSFS" load --timeout 60 "$V" "$MODEL"
@@ -269,10 +266,8 @@ PY
             assert_eq "$(info_of weights .bytes)" 0 'bytes of the loser'
             ctl open "$V/lock" rw use 0 clear commit
         fi
-        wait_exit "$one" 20
-        assert_eq "$status" 0 "first loader, round $round: $(output_of "$one")"
-        wait_exit "$two" 20
-        assert_eq "$status" 0 "second loader, round $round: $(output_of "$two")"
+        wait_exit -0 "$one" 20
+        wait_exit -0 "$two" 20
         ctl open "$W/lock" rw use 0 clear commit
         ctl open "$V/lock" rw use 0 clear commit
         wait_until 5 used_is 0
@@ -305,6 +300,5 @@ PY
     assert_match "$output" 'weights asked for memory of the device before, .*another store'
     [[ $output != *sessions* ]] || fail 'a lock is blamed'
     ctl open "$V/lock" rw use 0 clear commit
-    wait_exit "$first" 20
-    assert_eq "$status" 0 'the first one'
+    wait_exit -0 "$first" 20
 }

@@ -12,8 +12,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount
-    W=$M/weights
+    start_weights
     commit_store
 }
 
@@ -52,8 +51,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     local holder=$HOLDER
     wait_for_lock reader "$W"
     let_go "$holder"
-    wait_exit "$DRAINER"
-    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    wait_exit -0 "$DRAINER"
     wait_until 5 granted "$WAITER"
     drains_is weights false
 }
@@ -66,8 +64,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     wait_until 5 grep -q 'waiting for' "$T/spawn-$drainer"
     wait_for_lock reader "$W"
     let_go "$holder"
-    wait_exit "$drainer"
-    assert_eq "$status" 7 "status: $(output_of "$drainer")"
+    wait_exit -7 "$drainer"
     assert_eq "$(grep -c ' held ' "$T/seen")" 0 'held meanwhile'
     assert_eq "$(grep -c ' waiting ' "$T/seen")" 1 'waiting meanwhile'
     grep -q '"draining": true' "$T/seen"
@@ -103,8 +100,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
         begin_drain "$W"
         drains_is weights true
         kill "-${want[number]}" "$DRAINER"
-        wait_exit "$DRAINER"
-        assert_eq "$status" "${want[number + 1]}" status
+        wait_exit -"${want[number + 1]}" "$DRAINER"
         wait_until 5 drains_is weights false
     done
     assert_state weights RO
@@ -116,16 +112,14 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     local holder=$HOLDER
     begin_drain "$W"
     kill -KILL "$holder"
-    wait_exit "$DRAINER"
-    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    wait_exit -0 "$DRAINER"
 }
 
 @test "drain --kill ends holders when the time is up, and names the ones it spares" {
     hold open "$W/lock" r
     local holder=$HOLDER
     drain -0 --kill --timeout 0.3 "$W"
-    wait_exit "$holder"
-    assert_eq "$status" 137 'the holder'
+    wait_exit -137 "$holder"
     unchanged
     # A shell that holds the store itself is not killed by its own command.
     run_logged -3 bash -c 'exec 3<"$1/lock"; "$2" drain --kill "$1"; exit $?' - "$W" "$GMSFS"
@@ -159,8 +153,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     mkdir "$M/other"
     drain -0 "$M/other"
     drain -0 --undo "$W"
-    wait_exit "$DRAINER"
-    assert_eq "$status" 1 status
+    wait_exit -1 "$DRAINER"
     assert_match "$(output_of "$DRAINER")" 'the drain was cancelled by .gmsfs drain --undo.'
     ctl open "$W/lock" rn
 }
@@ -172,8 +165,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     mv "$W" "$M/renamed"
     drains_is renamed true
     let_go "$holder"
-    wait_exit "$DRAINER"
-    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    wait_exit -0 "$DRAINER"
     drains_is renamed false
 }
 
@@ -245,8 +237,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     wait_until 10 grep -q stopped "$T/spawn-$drainer"
     wait_until 10 sleeps_or_is_gone "$drainer"
     kill -KILL "$worker"
-    wait_exit "$drainer"
-    assert_eq "$status" 0
+    wait_exit -0 "$drainer"
     assert_eq "$(info_of weights .draining)" false draining
     unchanged
 }
@@ -261,6 +252,5 @@ sleeps_or_is_gone() { # PID: it has nothing to do but to wait, and no child that
     begin_drain "$W"
     expect_death
     kill_last_worker
-    wait_exit "$DRAINER"
-    assert_eq "$status" 1 'exit status'
+    wait_exit -1 "$DRAINER"
 }

@@ -48,8 +48,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     never_within 1 granted "$WAITER"
     expect EAGAIN open "$W/lock" rn
     rm "$T/gate"
-    wait_exit "$DRAINER"
-    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    wait_exit -0 "$DRAINER"
     assert_match "$(output_of "$DRAINER")" "$W is at host"
     wait_until 10 granted "$WAITER"
     at 'device host'
@@ -68,8 +67,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     wait_until 5 grep -q ' waiting ' "$W/sessions"
     at device
     let_go "$holder"
-    wait_exit "$DRAINER"
-    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    wait_exit -0 "$DRAINER"
     assert_match "$(output_of "$DRAINER")" 'given up'
     wait_exit "$reader"
     assert_match "$(output_of "$reader")" ENODATA
@@ -90,8 +88,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
 @test "drain --then demote --to disk moves to the mount's files" {
     stop_mount
     mkdir "$T/spill"
-    start_mount "size=64M,spill=$T/spill,spill_size=32M"
-    W=$M/weights
+    start_weights "size=64M,spill=$T/spill,spill_size=32M"
     ctl open "$W/lock" rw alloc 5000000 1 a '' commit
     drain -0 --then demote --to disk "$W"
     at disk
@@ -108,8 +105,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     for number in 0 2 4; do
         begin_held_move
         kill "-${want[number]}" "$DRAINER"
-        wait_exit "$DRAINER"
-        assert_eq "$status" "${want[number + 1]}" "status: $(output_of "$DRAINER")"
+        wait_exit -"${want[number + 1]}" "$DRAINER"
         wait_until 5 granted "$WAITER"
         assert_eq "$(info_of weights .draining)" false draining
         rm "$T/gate"
@@ -125,8 +121,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     drain -0 --undo "$W"
     wait_until 5 granted "$WAITER"
     rm "$T/gate"
-    wait_exit "$DRAINER"
-    assert_eq "$status" 1 status
+    wait_exit -1 "$DRAINER"
     assert_match "$(output_of "$DRAINER")" 'stays at device'
     at 'device host'
 }
@@ -140,8 +135,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
         wait_until 5 has_open "$DRAINER" "$W" # its file residency, to see the move's end
         drain -0 --undo "$W"
         rm "$T/gate"
-        wait_exit "$DRAINER"
-        assert_eq "$status" 1 "status: $(output_of "$DRAINER")"
+        wait_exit -1 "$DRAINER"
         assert_match "$(output_of "$DRAINER")" 'the drain was cancelled by .gmsfs drain --undo.'
         at 'device host'
         order -host
@@ -212,8 +206,7 @@ drains() {
     mv "$W" "$M/renamed"
     mv "$M/other" "$W"
     let_go "$holder"
-    wait_exit "$DRAINER"
-    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    wait_exit -0 "$DRAINER"
     at none renamed
     at device
 }

@@ -11,8 +11,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount
-    W=$M/weights
+    start_weights
 }
 
 drain() { # -STATUS ARGUMENT...
@@ -60,8 +59,7 @@ draining_is() { # true | false
     expect ENODEV open "$W/lock" rw
     assert_state weights RW
     let_go "$HOLDER"
-    wait_exit "$drainer"
-    assert_eq "$status" 0 "status: $(output_of "$drainer")"
+    wait_exit -0 "$drainer"
     assert_eq "$(device_get .used_bytes)" 0 used
 }
 
@@ -87,8 +85,7 @@ draining_is() { # true | false
         wait_until 5 grep -q 'waiting for 1 session:' "$T/spawn-$SPAWNED"
         draining_is true
         kill "-${want[number]}" "$SPAWNED"
-        wait_exit "$SPAWNED"
-        assert_eq "$status" "${want[number + 1]}" status
+        wait_exit -"${want[number + 1]}" "$SPAWNED"
         wait_until 5 draining_is false
     done
     unchanged_but_read
@@ -154,8 +151,7 @@ uses_nothing() {
     drain -1 "$M"
     assert_match "$output" 'another .*drain.* is under way'
     drain -0 --undo "$M"
-    wait_exit "$drainer"
-    assert_eq "$status" 1 status
+    wait_exit -1 "$drainer"
     assert_match "$(output_of "$drainer")" 'the drain was cancelled by .gmsfs drain --undo.'
     let_go "$HOLDER"
     ctl open "$W/lock" rw
@@ -182,8 +178,7 @@ uses_nothing() {
     wait_until 5 grep -q 'waiting for' "$T/spawn-$drainer"
     expect_death
     kill_last_worker
-    wait_exit "$drainer"
-    assert_eq "$status" 1 'exit status'
+    wait_exit -1 "$drainer"
     assert_match "$(output_of "$drainer")" 'the mount was unmounted, or its daemon died'
 }
 

@@ -11,8 +11,7 @@ load gmsctl
 setup() {
     common_setup
     requires root
-    start_mount size=64M
-    W=$M/weights
+    start_weights size=64M
 }
 
 # A committed store `weights` with an entry and an allocation, of this mode.

@@ -21,8 +21,7 @@ did() { # EVENT COMMAND...: a line of this event has the command's process and o
     local event=$1
     shift
     spawn "$@"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0
+    wait_exit -0 "$SPAWNED"
     wait_until 5 audit_has "$T/audit" \
         ".event == \"$event\" and .pid == $SPAWNED and .uid == $(id -u)"
 }
@@ -32,8 +31,7 @@ some_are_dropped() {
 }
 
 @test "grants, ends and revocations are lines, with their callers" {
-    start_mount size=16M,audit="$T/audit"
-    W=$M/weights
+    start_weights size=16M,audit="$T/audit"
     commit_store
     hold open "$W/lock" r
     echo "revoke $(waiter_id "$HOLDER")" >"$W/abort"
@@ -59,8 +57,7 @@ some_are_dropped() {
 
 @test "many grants by one release all have their line" {
     local readers=600
-    start_mount size=16M,audit="$T/audit"
-    W=$M/weights
+    start_weights size=16M,audit="$T/audit"
     commit_store
     hold open "$W/lock" rw
     spawn "$BUILD/tests/tools/many_waiters" "$W" "$readers"
@@ -93,8 +90,7 @@ some_are_dropped() {
     requires root
     mkdir "$T/disk"
     mount -t tmpfs -o size=16k gmsfs-test "$T/disk"
-    start_mount size=16M,audit="$T/disk/audit"
-    W=$M/weights
+    start_weights size=16M,audit="$T/disk/audit"
     for ((i = 0; i < 200; i++)); do
         mkdir "$M/store$i" && rmdir "$M/store$i"
     done

@@ -66,8 +66,7 @@ traced() {
 
 @test "a waiter's answer has the name of its own request, and the grant is an effect" {
     local name
-    start_mount log=debug
-    W=$M/weights
+    start_weights log=debug
     hold open "$W/lock" rw
     spawn "$GMSCTL" open "$W/lock" rw
     wait_until 5 waiters_are weights 1

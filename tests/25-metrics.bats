@@ -20,8 +20,7 @@ metric() { # SAMPLE: its value
 }
 
 @test "waits for the lock are counted by their length, and so are recoveries" {
-    start_mount size=16M
-    W=$M/weights
+    start_weights size=16M
     commit_store
     assert_eq "$(metric 'lock_wait_seconds_bucket{mode="RW",le="1e-05"}')" 1
     assert_eq "$(metric 'lock_wait_seconds_sum{mode="RW"}')" 0.000000
@@ -59,8 +58,7 @@ metric() { # SAMPLE: its value
 }
 
 @test "counters go on when a worker is replaced" {
-    start_mount size=16M,audit="$T/audit"
-    W=$M/weights
+    start_weights size=16M,audit="$T/audit"
     commit_store
     cat "$W/allocations/"* >/dev/null
     local counters='^gmsfs_(transfers|read_bytes|exports|tickets_redeemed|audit_lines)_total '

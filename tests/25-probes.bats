@@ -48,8 +48,7 @@ one_liners() {
             commit_store
             sleep 0.1
         done
-        wait_exit "$SPAWNED" 60
-        assert_eq "$status" 0
+        wait_exit -0 "$SPAWNED" 60
         # A map's content is printed at the end: @us and a histogram, or @[...]: COUNT.
         assert_match "$(output_of "$SPAWNED")" '@us(\[[0-9]+\])?:|@\[[0-9]+, [0-9]+, [01]\]: [1-9]'
     done < <(one_liners)

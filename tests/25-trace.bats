@@ -23,8 +23,7 @@ trace_value() { # NAME
 }
 
 @test "requests, jobs and moves are spans, and waits have their length" {
-    start_mount size=64M,host_size=32M,trace="$T/trace"
-    W=$M/weights
+    start_weights size=64M,host_size=32M,trace="$T/trace"
     committed
     hold open "$W/lock" r
     spawn "$GMSCTL" open "$W/lock" rw

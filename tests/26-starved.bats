@@ -14,8 +14,7 @@ setup() {
     common_setup
     requires memory-cgroup python3 no-sanitizer
     memcg_make 96
-    start_mount
-    publish
+    start_published
 }
 
 teardown() {

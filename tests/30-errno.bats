@@ -11,8 +11,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount size=64M,alloc_timeout=1,spool_max=8M
-    W=$M/weights
+    start_weights size=64M,alloc_timeout=1,spool_max=8M
 }
 
 # bats test_tags=quick

@@ -433,8 +433,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
     wait_for_waiters weights 30
     let_go "$holder"
     for pid in "${SPAWNS[@]:31}"; do
-        wait_exit "$pid"
-        assert_eq "$status" 0
+        wait_exit -0 "$pid"
     done
     assert_state weights EMPTY
     still_works

@@ -10,8 +10,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount
-    W=$M/weights
+    start_weights
 }
 
 random_file() { # NAME BYTES

@@ -13,8 +13,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount
-    W=$M/weights
+    start_weights
     mkdir "$T/from"
     head -c 100000 /dev/urandom >"$T/from/small"
     head -c 3000000 /dev/urandom >"$T/from/large"
@@ -111,8 +110,7 @@ same_time() { # NAME: below $T/from and in allocations/
 # bats test_tags=host
 @test "times that were set outlive the worker, commits and moves, and go with writing" {
     stop_mount
-    start_mount host_size=32M
-    W=$M/weights
+    start_weights host_size=32M
     writes 'for name in kept written resized exported moved; do
         head -c 1000 "$T/from/large" >$name; touch -d 2011-11-11 $name; done'
     kill_worker

@@ -14,8 +14,7 @@ load python
 
 setup() {
     common_setup
-    start_mount size=64M
-    W=$M/weights
+    start_weights size=64M
     commit_store
 }
 

@@ -11,8 +11,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount size=64M
-    W=$M/weights
+    start_weights size=64M
     F=$W/files
 }
 
@@ -161,8 +160,7 @@ commit_files() {
     touch "$T/go"
     wait_exit "$reader"
     assert_eq "$(output_of "$reader")" $'first\nfirst'
-    wait_exit "$writer"
-    assert_eq "$status" 0
+    wait_exit -0 "$writer"
     assert_eq "$(cat "$F/model.txt")" second
 
     exec 8<"$W/lock"

@@ -94,8 +94,7 @@ assert_fetched_once() {
     spawn "$GMSFS" load "$M/new" "$WEB/slow=500/org/model/$INDEX"
     wait_until 10 test -e "$M/new"
     kill -TERM "$SPAWNED"
-    wait_exit "$SPAWNED" 5
-    assert_eq "$status" 143
+    wait_exit -143 "$SPAWNED" 5
     [[ ! -e $M/new ]] || fail 'a store is left'
 }
 

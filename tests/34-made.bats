@@ -10,8 +10,7 @@ load helpers
 load gmsctl
 
 start() { # [OPTIONS]
-    start_mount "${1:-size=64M}"
-    W=$M/weights
+    start_weights "${1:-size=64M}"
     F=$W/files/model.safetensors
 }
 
@@ -222,8 +221,7 @@ EOF
     kill_worker
     cmp "$F" "$T/saved.safetensors"
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     assert_eq "$(reason)" model.safetensors
 }
 

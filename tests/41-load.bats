@@ -44,8 +44,7 @@ seconds_of() { # PART: of the last load, in hundredths
     wait_until 10 grep -q 'waiting for the RW lock' "$T/spawn-$SPAWNED"
     never_within 1 process_gone "$SPAWNED"
     kill "$holder"
-    wait_exit "$SPAWNED" 20
-    assert_eq "$status" 0
+    wait_exit -0 "$SPAWNED" 20
     output=$(output_of "$SPAWNED")
     (($(seconds_of 'lock and memory') >= 100))
     (($(seconds_of 'copy') + $(seconds_of 'commit') <= $(seconds_of 'in') + 1)) # what is cut off
@@ -192,8 +191,7 @@ seconds_of() { # PART: of the last load, in hundredths
     spawn "$GMSFS" load "$M/weights" "$MODEL"
     wait_until 5 grep -q waiting "$T/spawn-$SPAWNED"
     kill -KILL "$holder"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 status
+    wait_exit -0 "$SPAWNED"
     assert_state weights COMMITTED
 }
 
@@ -225,8 +223,7 @@ seconds_of() { # PART: of the last load, in hundredths
     spawn "$GMSFS" load "$M/weights" "$MODEL"
     wait_until 5 grep -q waiting "$T/spawn-$SPAWNED"
     kill -TERM "$SPAWNED"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 143 status
+    wait_exit -143 "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'stopped by a signal .Terminated.; nothing was committed'
 }
 

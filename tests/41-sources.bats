@@ -382,8 +382,7 @@ comes_back() { # FILE
     wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
     test -d "$M/new"
     pkill -TERM -P "$SPAWNED" gmsfs
-    wait_exit "$SPAWNED" 20
-    assert_eq "$status" 143
+    wait_exit -143 "$SPAWNED" 20
     [[ ! -e $M/new ]] || fail "a store was left"
     mkdir "$M/mine"
     cli -3 load --timeout 0 "$M/mine" "$T/model"
@@ -438,10 +437,8 @@ wait_with() {
     wait_with load "$M/new" "$T/model"
     second=$SPAWNED
     kill -TERM "$first"
-    wait_exit "$first" 20
-    assert_eq "$status" 143 'of the first'
-    wait_exit "$second" 20
-    assert_eq "$status" 0 'of the second'
+    wait_exit -143 "$first" 20
+    wait_exit -0 "$second" 20
     assert_state new COMMITTED
     cli verify -q "$M/new" "$T/model"
 }
@@ -454,8 +451,7 @@ wait_with() {
     mv "$M/new" "$M/renamed"
     mkdir "$M/new"
     kill -TERM "$SPAWNED"
-    wait_exit "$SPAWNED" 20
-    assert_eq "$status" 143
+    wait_exit -143 "$SPAWNED" 20
     [[ ! -e $M/renamed ]] || fail "the store was left"
     [[ -e $M/new ]] || fail "a store of another process was removed"
 }

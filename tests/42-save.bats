@@ -492,8 +492,7 @@ watched() {
     wait_until 5 watched "Z  $M/other  gone"
     [[ $(output_of "$WATCH") != *$'\e'* ]] || fail 'control characters in a log'
     kill -TERM "$WATCH"
-    wait_exit "$WATCH"
-    assert_eq "$status" 0 status
+    wait_exit -0 "$WATCH"
 }
 
 @test "status --watch --json prints a line of JSON for each change" {
@@ -506,8 +505,7 @@ watched() {
     wait_until 5 watched '"RW"'
     exec 5>&-
     kill -HUP "$WATCH"
-    wait_exit "$WATCH"
-    assert_eq "$status" 0 status
+    wait_exit -0 "$WATCH"
     assert_eq "$(output_of "$WATCH" | jq -r '.[0].stores[0].state' | head -n 2 | tr '\n' ' ')" 'EMPTY RW '
     cli -2 status --watch=soon
 }
@@ -589,6 +587,5 @@ has_watcher() { # PID
     wait_until 8 watched 'DEAD|SILENT'
     kill -CONT "$KEEPER"
     wait_until 10 watched 'not in a gmsfs mount'
-    wait_exit "$WATCH"
-    assert_eq "$status" 1 status
+    wait_exit -1 "$WATCH"
 }

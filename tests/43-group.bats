@@ -170,8 +170,7 @@ nobody_holds() {
     spawn "$GMSFS" load --group "${GROUP[@]}"
     wait_until 5 grep -q waiting "$T/spawn-$SPAWNED"
     kill -KILL "$holder"
-    wait_exit "$SPAWNED" 30
-    assert_eq "$status" 0 status
+    wait_exit -0 "$SPAWNED" 30
     holds_group
 }
 
@@ -196,8 +195,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     reserved_is 0
     assert_eq "$(cat "${STORES[0]}/state")" EMPTY state
     kill -KILL "$holder"
-    wait_exit "$SPAWNED" 30
-    assert_eq "$status" 0 status
+    wait_exit -0 "$SPAWNED" 30
     holds_group
 }
 
@@ -262,8 +260,7 @@ reserved_is() { # BYTES, on the mount of rank 0
         pids+=("$SPAWNED")
     done
     for pid in "${pids[@]}"; do
-        wait_exit "$pid" 60
-        assert_eq "$status" 0 "status of $pid"
+        wait_exit -0 "$pid" 60
         if grep -q '^group ' "$T/spawn-$pid"; then
             loaded=$((loaded + 1))
         else

@@ -49,8 +49,7 @@ interrupt() {
 }
 
 @test "an image that is cut off, or longer, or lacks a file, is refused before the lock is taken" {
-    start_mount
-    fill_store weights
+    start_filled
     cli image save -q --file-size 1M "$M/weights" "$T/image"
     exec 5<"$M/weights/lock" # a load that wanted the lock would wait
     local file
@@ -75,8 +74,7 @@ interrupt() {
 
 @test "a manifest that lies, though its sum is right, is refused" {
     requires xxhsum
-    start_mount
-    fill_store weights
+    start_filled
     cli image save -q --file-size 1M "$M/weights" "$T/image"
     local change
     for change in 's/^piece 0 0 100000 0 0/piece 0 0 100000 0 1/' \
@@ -99,8 +97,7 @@ interrupt() {
 
 @test "an image whose allocations cannot be files of one directory is refused by every command" {
     requires xxhsum
-    start_mount
-    fill_store weights
+    start_filled
     cli image save -q "$M/weights" "$T/image"
     local name why
     for name in ../../x / . .. a%zz tiny; do
@@ -144,8 +141,7 @@ interrupt() {
 
 @test "an unfinished image is listed, is not loaded, and is gone on with" {
     requires jq
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$M/other"
     cli image save -q --file-size 1M "$M/weights" "$T/whole"
     cp -r "$T/whole" "$T/image"
@@ -172,8 +168,7 @@ interrupt() {
 }
 
 @test "replacing an image can be gone on with, whenever it was interrupted" {
-    start_mount
-    fill_store weights
+    start_filled
     cli image save -q "$M/weights" "$T/new"
     cli image save -q --file-size 1M "$M/weights" "$T/image"
     cp "$T/new/manifest" "$T/new/whole"
@@ -189,8 +184,7 @@ interrupt() {
 }
 
 @test "an unfinished image of another layout is not gone on with" {
-    start_mount
-    fill_store weights
+    start_filled
     cli image save -q --file-size 1M "$M/weights" "$T/image"
     interrupt "$T/image" 5
     cli -1 image save --resume --file-size 2M "$M/weights" "$T/image"
@@ -261,8 +255,7 @@ interrupt() {
 # bats test_tags=slow
 @test "a full disk is said with numbers, and nothing is left" {
     requires root mountns
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$T/disk"
     local threads
     for threads in 1 4; do
@@ -280,8 +273,7 @@ interrupt() {
 
 @test "a disk that is full before the first byte leaves an unfinished image unchanged" {
     requires root mountns
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$T/disk" # the image is larger than its disk, which is then filled up
     run_logged -0 in_mountns '
         mount -t tmpfs -o size=16M tmpfs "$1" || exit
@@ -298,8 +290,7 @@ interrupt() {
 
 @test "a resume on a full disk is reported with the existing pieces, and the image stays unfinished" {
     requires root mountns
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$T/disk"
     run_logged -0 in_mountns '
         mount -t tmpfs -o size=12M tmpfs "$1" || exit
@@ -317,8 +308,7 @@ interrupt() {
 # bats test_tags=slow
 @test "a larger image that does not fit in the place of another says that that one is gone" {
     requires root mountns
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$M/small" "$T/disk"
     ctl open "$M/small/ctl" w acquire rw 0 alloc 4096 1 - - commit
     run_logged -1 in_mountns '

@@ -13,8 +13,7 @@ load image
 # ---- there and back --------------------------------------------------------------------------
 
 @test "a store comes back exactly, with any content" {
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$M/other"
     cli image save "$M/weights" "$T/image"
     assert_match "$output" 'saved .*: 4 allocations and 7 entries in .*, layout [0-9a-f]{32}'
@@ -54,14 +53,12 @@ load image
     wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
     ctl open "$M/other/lock" w commit # a writer without a reservation passes it
     kill -TERM "$SPAWNED"
-    wait_exit "$SPAWNED" 20
-    assert_eq "$status" 143
+    wait_exit -143 "$SPAWNED" 20
     assert_state other COMMITTED
 }
 
 @test "files and pieces of any size hold the same store" {
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$M/other"
     cli image save -q --threads 3 --file-size 70001 "$M/weights" "$T/image"
     (($(find "$T/image" -name 'data-*' -size -70002c | wc -l) > 100)) || fail 'no small files'
@@ -172,8 +169,7 @@ PY
 # bats test_tags=slow
 @test "an image goes past the page cache, and comes back from it so" {
     requires direct-io fincore
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$M/other" "$M/third"
     cli image save --direct always "$M/weights" "$T/image"
     (($(cached_bytes "$T/image/data-00000") < 1 << 20)) ||
@@ -192,8 +188,7 @@ PY
 # bats test_tags=slow
 @test "many threads fill the files of an image on a tmpfs" {
     requires root mountns
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$T/disk" "$T/copy"
     run_logged -0 in_mountns 'set -eu
         mount -t tmpfs -o size=40M tmpfs "$1"
@@ -220,8 +215,7 @@ PY
 
 # bats test_tags=slow
 @test "where no file may be written that far, an image is loaded through mappings" {
-    start_mount
-    fill_store weights
+    start_filled
     cli image save -q "$M/weights" "$T/image"
     mkdir "$M/other"
     run_logged -0 bash -c 'ulimit -f 2000; exec "$@"' _ "$GMSFS" image load "$M/other" "$T/image"
@@ -231,8 +225,7 @@ PY
 # ---- the directory ---------------------------------------------------------------------------
 
 @test "a directory with something in it is not written to unless asked, and the rest is left alone" {
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$T/dir"
     echo mine >"$T/dir/mine"
     cli -1 image save "$M/weights" "$T/dir"
@@ -249,8 +242,7 @@ PY
 }
 
 @test "a file that only looks like a part of an image is not overwritten" {
-    start_mount
-    fill_store weights
+    start_filled
     mkdir "$T/dir"
     echo mine >"$T/mine"
     ln -s "$T/mine" "$T/dir/data-00000"
@@ -290,8 +282,7 @@ PY
 # bats test_tags=slow
 @test "a save is alone, and readers are not held up" {
     requires flock
-    start_mount
-    fill_store weights
+    start_filled
     cli image save -q "$M/weights" "$T/image"
     exec 5<"$T/image"
     flock 5
@@ -310,8 +301,7 @@ PY
 # bats test_tags=slow
 @test "ls lists allocations and entries, from where it stopped, with the sums that sum prints" {
     requires jq
-    start_mount
-    fill_store weights
+    start_filled
     cli image save -q "$M/weights" "$T/image"
     cli image ls --json "$T/image"
     assert_eq "$(jq -r '.allocations[0] | .hash + "  " + .name' <<<"$output")" \

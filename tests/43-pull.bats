@@ -188,8 +188,7 @@ fails() {
         spawn "$GMSFS" pull -q "$M/other" "$first/slow=20/weights" "$WEB/slow=20/weights"
         wait_until 10 grep -q 'allocations' "$WEB_LOG"
         kill -"$signal" "${SPAWNS[-2]}"
-        wait_exit "$SPAWNED" 30
-        assert_eq "$status" 0
+        wait_exit -0 "$SPAWNED" 30
         same weights other
         kill -KILL "${SPAWNS[-2]}" 2>/dev/null || true
         rmdir "$M/other"
@@ -266,8 +265,7 @@ fails() {
     second=$SPAWNED
     wait_exit "$first" 20
     assert_match "$(output_of "$first")" 'committed .*: 4 allocations and 7 entries'
-    wait_exit "$second" 20
-    assert_eq "$status" 0
+    wait_exit -0 "$second" 20
     assert_match "$(output_of "$second")" "other has the contents $id already"
     assert_eq "$(sed -n 's/^id //p' "$M/other/pieces")" "$id" id
     assert_eq "$(count_requests "by-id/$id/allocations/")" 4 'requests of pieces'

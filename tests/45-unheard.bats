@@ -166,8 +166,7 @@ DONE='done, but cannot write the output: No space left on device'
     spawn bash -c 'exec 2>&9 5>&-; exec "$@"' _ "${GMSFS_AS_STARTED[@]}" load "$M/weights" "$MODEL"
     wait_until 10 grep -q ' waiting ' "$M/weights/sessions"
     exec 5>&-
-    wait_exit "$SPAWNED" 30
-    assert_eq "$status" 4 status
+    wait_exit -4 "$SPAWNED" 30
     assert_eq "$(generation)" 1 generation
 }
 
@@ -286,8 +285,7 @@ RELAY='pipe:.*'
     wait_until 10 grep -q ' waiting ' "$M/weights/sessions"
     has_null_streams "$SPAWNED"
     exec 5>&-
-    wait_exit "$SPAWNED" 30
-    assert_eq "$status" 0 status
+    wait_exit -0 "$SPAWNED" 30
     assert_eq "$(generation)" 1 generation
 }
 
@@ -311,8 +309,7 @@ RELAY='pipe:.*'
     wait_until 10 grep -q uuid "$M/device"
     daemon_has_null_streams
     run_logged -0 "$GMSFS" umount "$M"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 status
+    wait_exit -0 "$SPAWNED"
 }
 
 @test "a copier of a daemon without standard streams has none of its files in their place" {

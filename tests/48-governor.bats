@@ -149,8 +149,7 @@ in_turn() { # WORDS: these lines are in the log of the engines, in this order
     wait_until 5 has_said '^wake code \([0-9]+ ms\): '
     has_said '^put batch to sleep \([0-9]+ ms\): '
     kill "$GOVERNOR"
-    wait_exit "$GOVERNOR"
-    assert_eq "$status" 0 'exit status'
+    wait_exit -0 "$GOVERNOR"
 }
 
 @test "a dry run prints the commands that it would run, and changes nothing" {
@@ -301,8 +300,7 @@ is_awake() { # MODEL: by either waker or both: the hook of a killed one may go o
     ask batch 0
     never_within 1 process_gone "$SPAWNED" # the interval is over
     rm "$ENGINES/stop"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "status: $(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     in_turn 'code wakes,other wakes'
 }
 
@@ -409,8 +407,7 @@ time.sleep(1000)' "$M" "$TEST_UID"
     second=$GOVERNOR
     wait_until 10 governs "$second"
     kill -CONT "$first"
-    wait_exit "$first"
-    assert_eq "$status" 1 'exit status'
+    wait_exit -1 "$first"
     assert_match "$(output_of "$first")" "$M: process $second governs it already"
     is_kept_out_by "$second"
 }
@@ -425,8 +422,7 @@ time.sleep(1000)' "$M" "$TEST_UID"
     GOVERNOR=$SPAWNED
     wait_until 10 governs "$GOVERNOR"
     as_user "$GMSFS" umount "$M"
-    wait_exit "$GOVERNOR"
-    assert_eq "$status" 0 "$(output_of "$GOVERNOR")"
+    wait_exit -0 "$GOVERNOR"
     has_said "$M: it was unmounted"
     expect_death
 }
@@ -475,8 +471,7 @@ while True:
     kill -INT "$GOVERNOR" # ignored: a shell started it in the background
     never_within 1 process_gone "$GOVERNOR"
     kill -TERM "$GOVERNOR"
-    wait_exit "$GOVERNOR"
-    assert_eq "$status" 0 'exit status'
+    wait_exit -0 "$GOVERNOR"
 }
 
 @test "a signal ends it between deeds, and not in one" {
@@ -490,8 +485,7 @@ while True:
     kill "$GOVERNOR"
     never_within 1 process_gone "$GOVERNOR"
     rm "$ENGINES/stop"
-    wait_exit "$GOVERNOR"
-    assert_eq "$status" 0 'exit status'
+    wait_exit -0 "$GOVERNOR"
     in_turn 'batch sleeps'
     at host code
 }
@@ -524,8 +518,7 @@ while True:
     govern
     wait_until 10 governs "$GOVERNOR"
     stop_mount "$M"
-    wait_exit "$GOVERNOR"
-    assert_eq "$status" 0 'exit status'
+    wait_exit -0 "$GOVERNOR"
     has_said "$M: it was unmounted"
     start
     govern

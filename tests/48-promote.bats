@@ -128,8 +128,7 @@ committed() { # [STORE]
     spawn env --default-signal=INT "$GMSFS" demote "$W"
     wait_until 5 grep -q '^moving host' "$W/residency"
     kill -INT "$SPAWNED"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 130 status
+    wait_exit -130 "$SPAWNED"
     assert_eq "$(output_of "$SPAWNED")" 'gmsfs demote: stopped by a signal (Interrupt); moves that had begun go on'
     rm "$T/gate"
     wait_until 10 at host

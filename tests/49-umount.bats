@@ -14,8 +14,7 @@ load helpers
     process_gone "$KEEPER" || fail 'the daemon is still there'
     assert_eq "$output" '' output
     expect_death
-    wait_exit "$KEEPER"
-    assert_eq "$status" 0 status
+    wait_exit -0 "$KEEPER"
 }
 
 @test "an ordinary user's umount waits for the daemon too" {
@@ -55,8 +54,7 @@ load helpers
     process_lives "$KEEPER"
     expect_death
     nsenter -t "$SPAWNED" -m umount "$M" # as it says
-    wait_exit "$KEEPER"
-    assert_eq "$status" 0 status
+    wait_exit -0 "$KEEPER"
 }
 
 @test "a bind mount of a store keeps the daemon, and is named" {
@@ -68,8 +66,7 @@ load helpers
     assert_match "$output" "$T/bound +as seen by"
     expect_death
     umount "$T/bound"
-    wait_exit "$KEEPER"
-    assert_eq "$status" 0 status
+    wait_exit -0 "$KEEPER"
 }
 
 @test "a daemon that does not end is given up after the time given" {

@@ -32,8 +32,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
 # bats test_tags=slow
 @test "workers that end as soon as they serve are started more and more slowly, and nothing is lost" {
     export GMSFS_DIE_RESUMED=$T/die
-    start_mount
-    publish
+    start_published
     touch "$GMSFS_DIE_RESUMED"
     kill -KILL "$(worker_of "$KEEPER")"
     wait_until_any 10 grep -q 'another one is started in 0.1 s' "$LOG"
@@ -44,8 +43,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
 
 @test "an end that is asked for while no worker is there is in order" {
     export GMSFS_DIE_RESUMED=$T/die
-    start_mount
-    publish
+    start_published
     touch "$GMSFS_DIE_RESUMED"
     kill -KILL "$(worker_of "$KEEPER")"
     wait_until_any 10 grep -q 'another one is started in 0.8 s' "$LOG"
@@ -58,8 +56,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
 
 @test "killed workers are replaced at once, any number of them" {
     local i
-    start_mount
-    publish
+    start_published
     for i in {1..30}; do
         kill -KILL "$(worker_of "$KEEPER")"
         wait_until_any 10 resumed_more_than "$((i - 1))"
@@ -69,8 +66,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
 }
 
 @test "an unmount that was answered is done, though the worker is killed before the keeper hears of it" {
-    start_mount
-    publish
+    start_published
     forget_mount "$M"
     kill -STOP "$KEEPER"
     run_logged -0 ask_unmount
@@ -98,16 +94,14 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
 }
 
 @test "umount(8) of a mount whose worker dies just then ends it in order" {
-    start_mount
-    publish
+    start_published
     forget_mount "$M"
     local worker
     worker=$(worker_of "$KEEPER")
     kill -STOP "$worker"
     spawn umount "$M"
     kill -KILL "$worker"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     wait_until_any 10 process_gone "$KEEPER"
     grep -q ': ended; no client held a file' "$LOG"
     run_logged ! grep -q 'does not send requests again\|cannot resume\|cannot continue' "$LOG"
@@ -126,8 +120,7 @@ is_pausing() { # SECONDS: before the next worker
     spawn mkdir "$M/other"
     wait_until_any 10 is_pausing 0.1
     rm "$GMSFS_LAST_WORKER"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     [[ -d $M/other ]]
     run_logged ! grep -q 'ended while they served one request' "$LOG"
 }
@@ -233,8 +226,7 @@ die_of_alloc() {
     wait_until_any 10 said "$writer" made
     assert_match "$(output_of "$writer")" 'EIO'
     assert_eq "$(grep -c 'ended while they served one request' "$LOG")" 1 'requests that were refused'
-    wait_exit "$waiter"
-    assert_eq "$status" 0 "$(output_of "$waiter")"
+    wait_exit -0 "$waiter"
 }
 
 @test "an allocation that ends three workers is answered with an error, and waiters are not" {
@@ -254,8 +246,7 @@ is_another_worker() { # PID
 @test "six workers in a row that are killed before they serve lose nothing" {
     export GMSFS_HANG_WORKER=$T/hang
     local i worker former
-    start_mount
-    publish
+    start_published
     touch "$GMSFS_HANG_WORKER"
     former=$(worker_of "$KEEPER")
     kill -KILL "$former"

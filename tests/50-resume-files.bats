@@ -8,13 +8,8 @@
 load helpers
 load gmsctl
 
-start() {
-    start_mount
-    W=$M/weights
-}
-
 @test "a change of an entry's value goes on from its own value, not from others' changes" {
-    start
+    start_weights
     exec 5<>"$W/lock"
     echo -n 0123456789 >"$W/metadata/key"
     spawn "$GMSCTL" open "$W/metadata/key" rw pwrite 0 AB say written until "$T/go" pwrite 2 CD close
@@ -22,8 +17,7 @@ start() {
     echo -n other >"$W/metadata/key"
     kill_worker
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     assert_eq "$(<"$W/metadata/key")" ABCD456789 value
     exec 5>&-
 }
@@ -31,7 +25,7 @@ start() {
 @test "a value that was put and is changed on by the same open file goes on from the put value" {
     export GMSFS_SNAPSHOT_BYTES=4000
     local i
-    start
+    start_weights
     exec 5<>"$W/lock"
     echo -n 0123456789 >"$W/metadata/key"
     spawn "$GMSCTL" open "$W/metadata/key" rw pwrite 0 AB dupclose say put until "$T/go" \
@@ -45,8 +39,7 @@ start() {
     kill_worker
     assert_eq "$(<"$W/metadata/key")" other 'the value that others see'
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     assert_eq "$(<"$W/metadata/key")" ABCD456789 value
     exec 5>&-
 }
@@ -54,7 +47,7 @@ start() {
 # A user's share of the notes is less than this writes; the user is told at the limit.
 @test "writes to entries beyond the notes for a next worker are lost with EIO, and nothing else is" {
     local i words closes=() whole=0 lost
-    start
+    start_weights
     words=(open "$W/lock" rw)
     head -c 1000000 /dev/urandom >"$T/value"
     for i in {1..24}; do
@@ -83,7 +76,7 @@ sequence_is_whole() { # FILE...: every event, once
 @test "a worker that dies over the answer of a read of events loses no line and doubles none" {
     export GMSFS_DIE_ANSWERING=$T/deaths
     local i
-    start
+    start_weights
     spawn "$GMSCTL" open "$M/events" r read 1000000 say begun until "$T/go" \
         read 100 read 1000000 read 1000000 say "done"
     wait_until 5 said "$SPAWNED" begun
@@ -92,8 +85,7 @@ sequence_is_whole() { # FILE...: every event, once
     done
     printf xx >"$T/deaths"
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     assert_eq "$(grep -c 'the worker was killed' "$LOG")" 2 'workers that died'
     output_of "$SPAWNED" | grep -v '^begun$\|^done$' | tr -d '\n' | sed 's/}{/}\n{/g' >"$T/lines"
     echo >>"$T/lines"
@@ -101,7 +93,7 @@ sequence_is_whole() { # FILE...: every event, once
 }
 
 @test "an offset in events is the same byte for the next worker" {
-    start
+    start_weights
     ctl repeat 600 mkdir "$M/x" rmdir "$M/x"
     tail -c +$(($(jq .events_from "$M/device") + 1)) "$M/events" >"$T/before"
     jq .events_from "$M/device" >"$T/from"
@@ -124,7 +116,7 @@ sequence_is_whole() { # FILE...: every event, once
 @test "where the kernel sends nothing again, requests under way fail with EIO once, and the rest is as it was" {
     export GMSFS_NO_RESEND=1 GMSFS_GATE=$T/gate
     local waiter reader
-    start
+    start_weights
     grep -q 'does not send requests again .* fail with EIO, once' "$LOG"
     exec 5<>"$W/lock"
     head -c 70000 /dev/urandom >"$T/b"
@@ -157,7 +149,7 @@ sequence_is_whole() { # FILE...: every event, once
 
 @test "where the kernel sends nothing again, a worker that dies over an answer leaves no client waiting" {
     export GMSFS_NO_RESEND=1 GMSFS_DIE_ANSWERING=$T/deaths
-    start
+    start_weights
     printf x >"$T/deaths"
     run timeout 10 mkdir "$M/other"
     [[ $status -ne 124 ]]
@@ -167,7 +159,7 @@ sequence_is_whole() { # FILE...: every event, once
 }
 
 @test "a text that is read in parts goes on as it was, and one that was read has its end, over deaths" {
-    start
+    start_weights
     spawn "$GMSCTL" open "$M/metrics" r read 100 say begun until "$T/go" read 1000000 read 100 \
         open "$M/device" r read 1000000 say read until "$T/on" read 100 say "done"
     wait_until 5 said "$SPAWNED" begun
@@ -180,8 +172,7 @@ sequence_is_whole() { # FILE...: every event, once
     kill_worker
     mkdir "$M/grown-more"
     touch "$T/on"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     output_of "$SPAWNED" | sed '/^begun$/d; /^read$/,$d' >"$T/read"
     # the text is of the time before: it knows of no store that came later, nor of a death
     run_logged ! grep -q 'grown' "$T/read"
@@ -195,7 +186,7 @@ waits_for_holders() {
 }
 
 @test "a drain of the mount keeps its owner over a worker's death, unheard, and ends as any" {
-    start
+    start_weights
     hold open "$W/lock" rw
     spawn "$GMSFS" drain "$M"
     wait_until 5 waits_for_holders
@@ -203,14 +194,13 @@ waits_for_holders() {
     kill_worker
     assert_eq "$(jq .draining "$M/device")" true draining
     let_go "$HOLDER"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     [[ $(output_of "$SPAWNED") != *daemon* ]]
     assert_eq "$(jq .draining "$M/device")" true 'draining when it is done'
 }
 
 @test "a drain of a store keeps its owner over a worker's death, also while its command runs" {
-    start
+    start_weights
     hold open "$W/lock" rw
     # shellcheck disable=SC2016 # another shell expands it
     spawn "$GMSFS" drain "$W" -- bash -c 'touch "$1"; until [[ -e $2 ]]; do sleep 0.05; done' _ \
@@ -225,14 +215,13 @@ waits_for_holders() {
     run_logged -1 "$GMSCTL" open "$W/lock" rwn
     assert_eq "$(jq .draining "$W/info")" true 'draining, the command runs'
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     wait_until 5 test "$(jq .draining "$W/info")" = false
 }
 
 @test "a drain of any kind whose worker dies before it has answered is asked for again" {
     export GMSFS_DIE_ANSWERING_FDS=$T/deaths
-    start
+    start_weights
     hold open "$W/lock" rw
     printf xx >"$T/deaths" # the drain is begun, and again
     spawn "$GMSFS" drain "$M"
@@ -245,8 +234,7 @@ waits_for_holders() {
     let_go "$HOLDER"
     printf x >"$T/deaths" # the answer that it has ended
     kill -CONT "$SPAWNED"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     [[ $(output_of "$SPAWNED") != *daemon* ]]
     assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
     assert_eq "$(jq .draining "$M/device")" true 'draining when it is done'
@@ -257,7 +245,7 @@ waits_for_holders() {
 
 @test "a drain of a store whose worker dies before it has answered goes on as if it had" {
     export GMSFS_DIE_ANSWERING_FDS=$T/deaths
-    start
+    start_weights
     printf x >"$T/deaths"
     # shellcheck disable=SC2016 # another shell expands it
     run_logged -0 cli drain "$W" -- bash -c 'jq .draining "$1/info"' _ "$W"
@@ -268,7 +256,7 @@ waits_for_holders() {
 
 @test "a drain that has a file of the store from the shell says that it waits for itself" {
     local seconds=$((2 * SLOW))
-    start
+    start_weights
     exec 6<>"$W/lock"
     run "$GMSFS" drain --timeout "$seconds" "$W"
     assert_eq "$status" 3 'exit status: sessions were left'
@@ -286,7 +274,7 @@ serves_again() {
 }
 
 @test "a drain whose owner dies after the worker ends with it, and no other takes it over before" {
-    start
+    start_weights
     hold open "$W/lock" rw
     spawn "$GMSFS" drain "$M"
     wait_until 5 waits_for_holders

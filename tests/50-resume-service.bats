@@ -21,43 +21,45 @@ transfers() { # COUNT
     grep -qx "gmsfs_transfers_in_flight $1" "$M/metrics"
 }
 
+# hold_transfer: a reader of committed bytes whose transfer does not end before $T/gate is removed; sets READER
+hold_transfer() {
+    touch "$GMSFS_GATE"
+    spawn dd "if=$W/allocations/a" "of=$T/read" bs=70000 count=1 status=none
+    READER=$SPAWNED
+    wait_until 5 transfers 1
+}
+
+start_gated() {
+    export GMSFS_GATE=$T/gate
+    start_weights
+    committed
+}
+
 # ---- endings ---------------------------------------------------------------------------------
 
 @test "a revocation that waited for a transfer is done by the next worker" {
-    export GMSFS_GATE=$T/gate
-    start_mount
-    W=$M/weights
-    committed
-    touch "$GMSFS_GATE"
-    spawn dd "if=$W/allocations/a" "of=$T/read" bs=70000 count=1 status=none
-    local reader=$SPAWNED
-    wait_until 5 transfers 1
+    start_gated
+    hold_transfer
     spawn "$GMSFS" drain --revoke --timeout 0 "$W"
     wait_until 5 grep -q '"revoked"' "$M/events"
     assert_state weights RO
     kill_worker
     wait_until 5 state_is weights COMMITTED
     rm "$GMSFS_GATE"
-    wait_exit "$reader"
+    wait_exit "$READER"
     [[ $status -ne 0 ]]
     assert_eq "$(count_events revoked)" 1 'told once'
 }
 
 @test "an abort that waited for a transfer is done by the next worker, and answered" {
-    export GMSFS_GATE=$T/gate
-    start_mount
-    W=$M/weights
-    committed
+    start_gated
     exec 5<>"$W/lock"
-    touch "$GMSFS_GATE"
-    spawn dd "if=$W/allocations/a" "of=$T/read" bs=70000 count=1 status=none
-    wait_until 5 transfers 1
+    hold_transfer
     spawn bash -c 'echo 1 >"$1/abort"' _ "$W"
     local aborter=$SPAWNED
     kill_worker
     rm "$GMSFS_GATE"
-    wait_exit "$aborter"
-    assert_eq "$status" 0 "exit status: $(output_of "$aborter")"
+    wait_exit -0 "$aborter"
     assert_state weights COMMITTED
     exec 5>&-
 }
@@ -94,24 +96,21 @@ store_bytes() {
 
 @test "a waiter in promote hears of the end and of nothing else" {
     start_tiers size=64M,host_size=64M
-    committed
-    move_to host host
+    committed_on_host
     touch "$T/gate"
     spawn "$GMSFS" promote "$W"
     local promoter=$SPAWNED
     wait_until 5 moves
     kill_worker
     rm "$T/gate"
-    wait_exit "$promoter"
-    assert_eq "$status" 0 "exit status: $(output_of "$promoter")"
+    wait_exit -0 "$promoter"
     at 'device host'
     bytes_are_right
 }
 
 @test "a store that comes back for a waiter in its lock is granted to that waiter" {
     start_tiers size=64M,host_size=64M
-    committed
-    move_to host host
+    committed_on_host
     touch "$T/gate"
     spawn "$GMSCTL" reader "$W" say held until "$T/go"
     local reader=$SPAWNED
@@ -121,8 +120,7 @@ store_bytes() {
     wait_until 10 said "$reader" held
     bytes_are_right
     touch "$T/go"
-    wait_exit "$reader"
-    assert_eq "$status" 0 'exit status'
+    wait_exit -0 "$reader"
 }
 
 # ---- the audit -------------------------------------------------------------------------------
@@ -137,8 +135,7 @@ audit_has_all() {
 
 @test "each event has one line in the audit, whenever the worker dies" {
     local i
-    start_mount "size=64M,audit=$T/audit"
-    W=$M/weights
+    start_weights "size=64M,audit=$T/audit"
     committed
     for i in {1..5}; do
         spawn bash -c 'for i in {1..200}; do : <"$1/lock"; done' _ "$W"
@@ -146,8 +143,7 @@ audit_has_all() {
         wait_until 5 grep -q ro_disconnected "$T/audit"
         kill_worker
         kill_worker
-        wait_exit "$reader"
-        assert_eq "$status" 0 "exit status: $(output_of "$reader")"
+        wait_exit -0 "$reader"
     done
     wait_until 5 audit_has_all
     audit_is_whole
@@ -168,22 +164,15 @@ kill_with_worker() { # PID
 }
 
 @test "an abort that waits is done though its caller is killed with the worker" {
-    export GMSFS_GATE=$T/gate
-    local reader
-    start_mount
-    W=$M/weights
-    committed
+    start_gated
     exec 5<>"$W/lock"
-    touch "$GMSFS_GATE"
-    spawn dd "if=$W/allocations/a" "of=$T/read" bs=70000 count=1 status=none
-    reader=$SPAWNED
-    wait_until 5 transfers 1
+    hold_transfer
     spawn bash -c 'echo 1 >"$1/abort"' _ "$W"
     wait_until 5 is_blocked "$SPAWNED"
     assert_state weights RW
     kill_with_worker "$SPAWNED"
     rm "$GMSFS_GATE"
-    wait_exit "$reader"
+    wait_exit "$READER"
     wait_until 5 state_is weights COMMITTED
     run_logged -1 bash -c 'echo 1 >"$1/commit"' _ "$W" # the session is over
     exec 5>&-
@@ -196,8 +185,7 @@ is_blocked() { # PID: in a request to the mount
 
 @test "a client killed with the worker leaves no session and no place in the queue" {
     local waiter
-    start_mount
-    W=$M/weights
+    start_weights
     hold open "$W/lock" rw
     spawn "$GMSCTL" open "$W/lock" rw say held pause
     waiter=$SPAWNED
@@ -225,8 +213,7 @@ requests_wait() { # COUNT
     export GMSFS_LEDGER_SLOTS=1058 # of which 1,026 are for closes and what is being served
     local i waiting
     requires root
-    start_mount
-    W=$M/weights
+    start_weights
     hold open "$W/lock" rw
     for i in {1..20}; do
         spawn setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --clear-groups --inh-caps=-all \
@@ -244,8 +231,7 @@ requests_wait() { # COUNT
 @test "an allocation that waits for memory keeps its time over two workers' deaths, the second before it came again" {
     local start_ms took_ms
     export GMSFS_DIE_ASKED=$T/deaths
-    start_mount size=4M,granularity=64K,alloc_timeout=3
-    W=$M/weights
+    start_weights size=4M,granularity=64K,alloc_timeout=3
     mkdir "$M/other"
     hold open "$M/other/lock" rw alloc 4194304 1 '' ''
     start_ms=$(date +%s%3N)
@@ -267,8 +253,7 @@ requests_wait() { # COUNT
 @test "a worker may die while its child writes a snapshot" {
     export GMSFS_SNAPSHOT_BYTES=1
     local i
-    start_mount size=64M
-    W=$M/weights
+    start_weights size=64M
     committed
     spawn bash -c 'i=0; until [[ -e $2 ]]; do mkdir "$1/s$((++i))" && : <"$1/weights/lock" || exit 1; done; echo $i' \
         _ "$M" "$T/go"
@@ -278,8 +263,7 @@ requests_wait() { # COUNT
         kill_worker
     done
     touch "$T/go"
-    wait_exit "$user"
-    assert_eq "$status" 0 "exit status: $(output_of "$user")"
+    wait_exit -0 "$user"
     assert_eq "$(find "$M" -mindepth 1 -maxdepth 1 -name 's*' -type d | wc -l)" "$(tail -n 1 "$T/spawn-$user")" stores
     bytes_are_right
 }

@@ -12,11 +12,6 @@ load places
 
 SHARER=$BUILD/tests/tools/sharer
 
-start() { # [OPTIONS]
-    start_mount "$@"
-    W=$M/weights
-}
-
 # Two allocations and an entry.
 publish() {
     head -c 3000000 /dev/urandom >"$T/a"
@@ -30,6 +25,11 @@ publish() {
     assert_state weights COMMITTED
 }
 
+start_published() { # [OPTIONS]
+    start_weights "$@"
+    publish
+}
+
 is_whole() {
     cmp "$T/a" "$W/allocations/a"
     cmp "$T/b" "$W/allocations/b"
@@ -38,8 +38,7 @@ is_whole() {
 
 @test "the committed layout is as it was: bytes, entries, hash, generation, account" {
     local before
-    start
-    publish
+    start_published
     before=$(jq -c '[.id, .layout_hash, .generation, .bytes, .state]' "$W/info")
     used=$(device_get .used_bytes)
     kill_worker
@@ -51,8 +50,7 @@ is_whole() {
 }
 
 @test "a lock that is held stays held, and the open file goes on" {
-    start
-    publish
+    start_published
     exec 6<"$W/lock" 7<"$W/allocations/a"
     head -c 1000 <&7 >"$T/part"
     kill_worker
@@ -66,7 +64,7 @@ is_whole() {
 }
 
 @test "a writer goes on: its bytes from before, additions and commit are one layout" {
-    start
+    start_weights
     exec 5<>"$W/lock"
     head -c 100000 /dev/urandom >"$T/b"
     cp "$T/b" "$W/allocations/first"
@@ -81,7 +79,7 @@ is_whole() {
 }
 
 @test "a spool that is being written to goes on where it was" {
-    start
+    start_weights
     head -c 5000000 /dev/urandom >"$T/b"
     exec 5<>"$W/lock" 6>"$W/allocations/b"
     head -c 2000000 "$T/b" >&6
@@ -96,7 +94,7 @@ is_whole() {
 }
 
 @test "the value of an entry that is written to and not closed yet is not lost" {
-    start
+    start_weights
     exec 5<>"$W/lock" 6>"$W/metadata/key"
     echo -n 'first ' >&6
     kill_worker
@@ -112,7 +110,7 @@ queue_is() { # PID...: those in the lock's queue, in order
 
 @test "waiters for a lock wait on, in their order of arrival" {
     local pids=() i
-    start
+    start_weights
     hold open "$W/lock" rw
     for i in 1 2 3 4; do
         spawn "$GMSCTL" open "$W/lock" rw say held until "$T/go$i"
@@ -126,47 +124,42 @@ queue_is() { # PID...: those in the lock's queue, in order
     for i in 1 2 3 4; do
         wait_until 5 said "${pids[i - 1]}" held
         touch "$T/go$i"
-        wait_exit "${pids[i - 1]}"
-        assert_eq "$status" 0 "exit status of waiter $i"
+        wait_exit -0 "${pids[i - 1]}"
     done
 }
 
 @test "a transfer that was under way is answered by the next worker" {
     export GMSFS_GATE=$T/gate
-    start
-    publish
+    start_published
     touch "$GMSFS_GATE"
     spawn dd "if=$W/allocations/b" "of=$T/read" bs=70000 count=1 status=none
     wait_until 5 grep -q '^gmsfs_transfers_in_flight 1$' "$M/metrics"
     kill_worker
     rm "$GMSFS_GATE"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 'exit status'
+    wait_exit -0 "$SPAWNED"
     cmp "$T/b" "$T/read"
 }
 
 @test "a session of the library goes on, and descriptors are handed out again" {
-    start
+    start_weights
     spawn "$GMSCTL" open "$W/ctl" rw acquire rw 0 say held until "$T/go" \
         alloc 65536 3 '' '' commit say "done"
     wait_until 5 said "$SPAWNED" held
     kill_worker
     assert_state weights RW
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 'exit status'
+    wait_exit -0 "$SPAWNED"
     kill_worker
     run_logged -0 timeout 20 "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
 }
 
 @test "a poll of state is woken, and the stream of events goes on without a gap" {
-    start
+    start_weights
     exec 6<"$M/events"
     cat <&6 >"$T/events"
     spawn "$GMSFS" wait --timeout 20 "$W" COMMITTED
     publish
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     cat <&6 >>"$T/events"
     mkdir "$M/other"
     spawn "$GMSFS" wait --timeout 20 "$M/other" COMMITTED
@@ -174,8 +167,7 @@ queue_is() { # PID...: those in the lock's queue, in order
     exec 5<>"$M/other/lock"
     echo 1 >"$M/other/commit"
     exec 5>&-
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     cat <&6 >>"$T/events"
     exec 6<&-
     jq -s 'map(.seq) | . == [range(.[0]; .[0] + length)]' "$T/events" | grep -qx true
@@ -185,7 +177,7 @@ queue_is() { # PID...: those in the lock's queue, in order
 # bats test_tags=host
 @test "a directory that is being read is read to its end" {
     local count
-    start granularity=64K
+    start_weights granularity=64K
     hold open "$W/lock" rw alloc 65536 3000 '' ''
     # shellcheck disable=SC2016 # another shell expands them
     spawn bash -c 'exec 3< <(ls -U "$1"); read -r first <&3; touch "$2"; until [[ -e $3 ]]; do
@@ -193,8 +185,7 @@ queue_is() { # PID...: those in the lock's queue, in order
     wait_until 5 test -e "$T/begun"
     kill_worker
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     count=$(sort -u "$T/list" | wc -l)
     assert_eq "$count" 3000 'names'
     let_go "$HOLDER"
@@ -202,8 +193,7 @@ queue_is() { # PID...: those in the lock's queue, in order
 
 # bats test_tags=host
 @test "copies in other places outlive the worker" {
-    start size=64M,host_size=64M
-    publish
+    start_published size=64M,host_size=64M
     cli demote "$W"
     kill_worker
     at host
@@ -212,8 +202,7 @@ queue_is() { # PID...: those in the lock's queue, in order
 }
 
 @test "a store that is drained lets in again, for its drainer's connection has ended" {
-    start
-    publish
+    start_published
     # shellcheck disable=SC2016 # another shell expands it
     run cli drain "$W" -- bash -c 'kill -KILL "$1"; sleep 0.3' _ "$(worker_of "$KEEPER")"
     wait_until_any 10 resumed_more_than 0
@@ -222,8 +211,7 @@ queue_is() { # PID...: those in the lock's queue, in order
 }
 
 @test "a file of a mount that was taken out of the tree is read to its end" {
-    start
-    publish
+    start_published
     exec 6<"$W/allocations/a"
     head -c 1000 <&6 >"$T/part"
     forget_mount "$M"
@@ -237,7 +225,7 @@ queue_is() { # PID...: those in the lock's queue, in order
 }
 
 @test "each time is an event and counted" {
-    start
+    start_weights
     kill_worker
     kill_worker
     grep -q '"event":"worker_resumed".*"resumes":2' "$M/events"
@@ -249,7 +237,7 @@ recoveries() { # the cause of each that events tell of, the oldest first
 }
 
 @test "events tell each recovery's cause and duration" {
-    start
+    start_weights
     kill_worker
     kill -ABRT "$(worker_of "$KEEPER")"
     wait_until_any 10 resumed_more_than 1
@@ -262,7 +250,7 @@ recoveries() { # the cause of each that events tell of, the oldest first
 }
 
 @test "the last time's cause and how long it took are told" {
-    start
+    start_weights
     assert_eq "$(jq -c '[.recoveries, .last_recovery]' "$M/device")" '[0,null]' 'before it'
     grep -qx 'gmsfs_last_recovery_seconds 0.000000' "$M/metrics"
     kill_worker
@@ -277,8 +265,7 @@ recoveries() { # the cause of each that events tell of, the oldest first
 @test "with a snapshot after every few records nothing is lost either" {
     export GMSFS_SNAPSHOT_BYTES=20000
     local i
-    start
-    publish
+    start_published
     for i in {1..40}; do
         setfattr -n user.gmsfs.pin -v 1 "$W" 2>/dev/null || true
         exec 5<"$W/lock"
@@ -295,7 +282,7 @@ write_large() { # NUMBER
 @test "while a snapshot does not come large records are refused, and locks come and go" {
     export GMSFS_SNAPSHOT_BYTES=20000 GMSFS_JOURNAL_BOUND=400000 GMSFS_HOLD_SNAPSHOT=$T/hold
     local i=0
-    start
+    start_weights
     touch "$T/hold"
     exec 5<>"$W/lock"
     while write_large "$i" 2>"$T/why"; do

@@ -31,8 +31,7 @@ take_over() {
 # bats test_tags=quick
 @test "another keeper goes on with all there is, and the mount ends with it in order" {
     local before
-    start_mount
-    publish
+    start_published
     exec 6<"$W/lock" 7<"$W/allocations/a"
     head -c 1000 <&7 >"$T/part"
     before=$(jq -c '[.id, .layout_hash, .generation, .bytes, .state]' "$W/info")
@@ -61,8 +60,7 @@ take_over() {
     for i in {1..4}; do
         process_gone "$ops" || take_over
     done
-    wait_exit "$ops" 60
-    assert_eq "$status" 0 "$(output_of "$ops")"
+    wait_exit -0 "$ops" 60
 }
 
 @test "a trace goes on with another keeper, and with another build" {
@@ -81,8 +79,7 @@ take_over() {
 # That keeper would be among the processes that have files of the mount open.
 @test "one that is started in the mount, with a file of it open, does not keep it from being unmounted" {
     local at former
-    start_mount
-    publish
+    start_published
     at=$M former=$KEEPER
     cd "$at"
     exec 6<weights/allocations/a
@@ -104,8 +101,7 @@ has_child() { # PID
 
 @test "a takeover of a mount that hangs says so, and one that is given up meanwhile is not done later" {
     local worker
-    start_mount
-    publish
+    start_published
     worker=$(worker_of "$KEEPER")
     kill -STOP "$worker"
     spawn "$GMSFS" mount --takeover "$M"
@@ -122,8 +118,7 @@ has_child() { # PID
 
 @test "in the background it answers when the mount goes on" {
     local former
-    start_mount
-    publish
+    start_published
     former=$KEEPER
     cli mount --takeover "$M"
     wait_until_any 10 process_gone "$former"
@@ -194,8 +189,7 @@ open_in_worker() {
 
 @test "the worker of a next keeper inherits nothing that another worker does not" {
     local former first
-    start_mount
-    publish
+    start_published
     former=$KEEPER
     run_logged ! grep journal-ledger <(open_in_worker)
     cli mount --takeover "$M"
@@ -212,8 +206,7 @@ open_in_worker() {
 
 @test "a takeover that is agreed on while no worker is there goes on at once" {
     export GMSFS_DIE_RESUMED=$T/die
-    start_mount
-    publish
+    start_published
     # One that has agreed to nothing yet; it holds the keeper's offer open.
     GMSFS_TAKEOVER_STOP=offered spawn "$GMSFS" mount -f --takeover "$M"
     wait_until 10 process_stopped "$SPAWNED"
@@ -243,24 +236,21 @@ open_in_worker() {
     kill -CONT "$worker"
     timeout $((10 * SLOW)) cat "$M/device" >"$T/looked" # so the worker is past that step
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "exit status: $(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
 }
 
 # bats test_tags=quick
 @test "a next keeper that the last word does not reach does not go on" {
     local worker
     export GMSFS_TAKEOVER_MUTE=1
-    start_mount
-    publish
+    start_published
     GMSFS_TAKEOVER_STOP=everything spawn "$GMSFS" mount -f --takeover "$M"
     wait_until 10 process_stopped "$SPAWNED"
     wait_until 20 grep -q 'did not receive everything: Resource temporarily unavailable; this one continues' "$LOG"
     run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
     worker=$(worker_of "$KEEPER")
     kill -CONT "$SPAWNED"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 1 'exit status of the other'
+    wait_exit -1 "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'the other keeper continues'
     assert_eq "$(worker_of "$KEEPER")" "$worker" 'the worker'
     is_whole
@@ -268,8 +258,7 @@ open_in_worker() {
 
 # bats test_tags=quick
 @test "a keeper with other formats takes nothing" {
-    start_mount
-    publish
+    start_published
     cp "$GMSFS" "$T/gmsfs"
     echo journal 77 77 >"$T/gmsfs.abi"
     local worker
@@ -284,8 +273,7 @@ open_in_worker() {
 # bats test_tags=quick
 @test "a keeper that dies before it has everything changes nothing" {
     local point next
-    start_mount
-    publish
+    start_published
     for point in agreed text descriptors; do
         GMSFS_TAKEOVER_STOP=$point spawn "$GMSFS" mount -f --takeover "$M"
         next=$SPAWNED
@@ -301,8 +289,7 @@ open_in_worker() {
 # bats test_tags=quick
 @test "a former keeper that dies when the next one has everything is done without" {
     local former
-    start_mount
-    publish
+    start_published
     former=$KEEPER
     GMSFS_TAKEOVER_STOP=everything "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
     KEEPER=$!

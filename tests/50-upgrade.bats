@@ -14,8 +14,12 @@ RANDOM_OPS=$BUILD/tests/tools/random_ops
 # A mount whose program is the test's own, $T/gmsfs: install puts another one in its place.
 start() { # [OPTIONS]
     install_program
-    GMSFS=$T/gmsfs start_mount "$@"
-    W=$M/weights
+    GMSFS=$T/gmsfs start_weights "$@"
+}
+
+start_published() { # [OPTIONS]
+    start "$@"
+    publish
 }
 
 # install_program [NAME NUMBER OLDEST]...: a copy of the program, which writes these versions of shared
@@ -38,8 +42,7 @@ runs_installed() {
 
 @test "the worker becomes the program that is installed, and all is as it was" {
     local before
-    start
-    publish
+    start_published
     exec 6<"$W/lock" 7<"$W/allocations/a"
     head -c 1000 <&7 >"$T/part"
     before=$(jq -c '[.id, .layout_hash, .generation, .bytes, .state]' "$W/info")
@@ -67,13 +70,11 @@ runs_installed() {
     let_go "$HOLDER"
     wait_until 5 said "$SPAWNED" held
     touch "$T/go"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 'exit status of the waiter'
+    wait_exit -0 "$SPAWNED"
 }
 
 @test "a worker that is killed after an upgrade is followed by the program that it was" {
-    start
-    publish
+    start_published
     install_program
     cli upgrade "$M"
     kill -KILL "$(worker_of "$KEEPER")"
@@ -94,15 +95,13 @@ runs_installed() {
             cli upgrade "$M"
         fi
     done
-    wait_exit "$ops" 60
-    assert_eq "$status" 0 "$(output_of "$ops")"
+    wait_exit -0 "$ops" 60
 }
 
 # bats test_tags=slow
 @test "a program with other formats is refused before anything goes" {
     local worker
-    start
-    publish
+    start_published
     worker=$(worker_of "$KEEPER")
     install_program state 999 999
     cli -1 upgrade "$M"
@@ -125,8 +124,7 @@ runs_installed() {
 
 @test "a program with newer formats that reads the mount's goes on, and none that does not read its own follows" {
     local number newer
-    start
-    publish
+    start_published
     number=$("$GMSFS" version --json | jq .shared.state)
     newer=$((number + 2))
     install_program state "$newer" "$((number + 1))"
@@ -146,16 +144,14 @@ runs_installed() {
 @test "a program that hangs before it serves is given up, and the former goes on" {
     local before
     export GMSFS_HANG_WORKER=$T/hang GMSFS_TRIAL_MS=1000
-    start
-    publish
+    start_published
     before=$(program_of_worker)
     install_program
     touch "$GMSFS_HANG_WORKER"
     spawn "$GMSFS" upgrade "$M"
     wait_until_any 10 grep -q 'not upgraded: the new worker did not serve in time' "$LOG"
     rm "$GMSFS_HANG_WORKER"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 1 'exit status'
+    wait_exit -1 "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'did not serve in time and was killed; the former program continues'
     run_logged -0 timeout 20 cat "$W/state"
     assert_eq "$(program_of_worker)" "$before" 'the program'
@@ -167,8 +163,7 @@ runs_installed() {
 @test "a program for which no process can be had is given up in its time as well" {
     local before
     export GMSFS_FAULT=fork:after=3:errno=EAGAIN:in=keeper GMSFS_TRIAL_MS=50
-    start
-    publish
+    start_published
     before=$(program_of_worker)
     install_program
     cli -1 upgrade "$M"
@@ -181,8 +176,7 @@ runs_installed() {
 
 @test "an upgrade that a worker has not passed on before it ends is asked for again" {
     export GMSFS_DIE_PASSING=$T/deaths
-    start
-    publish
+    start_published
     install_program
     printf x >"$T/deaths"
     cli upgrade "$M"
@@ -193,8 +187,7 @@ runs_installed() {
 
 @test "a program that does not serve gives way to the former" {
     local before
-    start
-    publish
+    start_published
     before=$(program_of_worker)
     install_program
     touch "$GMSFS_LAST_WORKER"
@@ -202,8 +195,7 @@ runs_installed() {
     spawn "$GMSFS" upgrade "$M"
     wait_until_any 10 grep -q 'not upgraded: the new worker' "$LOG"
     rm "$GMSFS_LAST_WORKER"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 1 'exit status'
+    wait_exit -1 "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'the former program continues'
     run_logged -0 timeout 20 cat "$W/state"
     assert_eq "$(program_of_worker)" "$before" 'the program'
@@ -212,8 +204,7 @@ runs_installed() {
 
 # bats test_tags=slow
 @test "an upgrade of a mount that hangs says so, and goes on when its worker was killed" {
-    start
-    publish
+    start_published
     kill -STOP "$(worker_of "$KEEPER")"
     spawn "$GMSFS" upgrade "$M"
     wait_until 10 grep -q 'does not answer, and is waited for' "$T/spawn-$SPAWNED"
@@ -242,8 +233,7 @@ runs_installed() {
 
 # bats test_tags=slow
 @test "an upgrade goes on without its caller, and one at a time" {
-    start
-    publish
+    start_published
     install_program
     kill -STOP "$(worker_of "$KEEPER")"
     spawn "$GMSFS" upgrade "$M"
@@ -258,8 +248,7 @@ runs_installed() {
 }
 
 @test "either of the two is killed in the middle" {
-    start
-    publish
+    start_published
     install_program
     local worker
     worker=$(worker_of "$KEEPER")

@@ -130,8 +130,7 @@ start_mount_via() {
     echo commit >&6
     wait_until 5 state_is weights COMMITTED
     exec 6>&-
-    wait_exit "$holder"
-    assert_eq "$status" 0 "$(output_of "$holder")"
+    wait_exit -0 "$holder"
     assert_eq "$(find "$M/weights/allocations" -type f | wc -l)" 2
 
     run_logged -0 timeout 20 "$SHARER" attach "$M/weights" 2
@@ -189,8 +188,7 @@ start_mount_via() {
     run_logged -0 timeout 20 cat "$M/weights/sessions"
     assert_match "$output" "^[0-9]+ RW held $SPAWNED $TEST_UID bash "
     touch "$T/go" # its children are known as such
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED"
     assert_state weights COMMITTED
     spawn "$GMSCTL" open "$M/weights/ctl" r acquire ro 0 say held pause
     wait_until 5 said "$SPAWNED" held

@@ -10,8 +10,7 @@ load helpers
 load gmsctl
 
 @test "a spool that needs given-up memory gets it, and the writer is not told ENOMEM" {
-    start_mount size=64M
-    W=$M/weights
+    start_weights size=64M
     head -c 48M /dev/zero >"$T/model"
     ctl open "$W/lock" rw open "$W/allocations/a" rwc ftruncate $((48 << 20)) \
         open "$W/commit" w write 1
@@ -26,8 +25,7 @@ load gmsctl
 }
 
 @test "a process that closed its lock asks again while its spool is being sealed" {
-    start_mount
-    W=$M/weights
+    start_weights
     for _ in 1 2 3; do
         ctl repeat 100 open "$W/lock" rw open "$W/allocations/s" rwc write fill:1000001 close \
             use 0 close open "$W/lock" rw close
@@ -90,13 +88,11 @@ load gmsctl
 }
 
 @test "a mount ends in order while a large document is being written" {
-    start_mount
-    W=$M/weights
+    start_weights
     hold open "$W/ctl" rw acquire rw 1000 write fill:8000000
     expect_death
     kill -TERM "$KEEPER"
-    wait_exit "$KEEPER"
-    assert_eq "$status" 0 'exit status'
+    wait_exit -0 "$KEEPER"
     run_logged ! grep -E 'signal|killed|hang' "$LOG"
 }
 

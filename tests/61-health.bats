@@ -244,16 +244,14 @@ go_lost() {
     assert_eq "$(device_get .health)" lost
     let_go "$writer" "$HOLDER"
     stop_mount
-    start_mount
-    W=$M/weights
+    start_weights
     committed weights
     assert_eq "$(device_get .health)" ok
 }
 
 @test "sessions that a lost device ends are in the audit, without a caller" {
     stop_mount
-    start_mount audit="$T/audit"
-    W=$M/weights
+    start_weights audit="$T/audit"
     committed weights
     hold open "$W/lock" r
     echo "revoke $(waiter_id "$HOLDER")" >"$W/abort"
@@ -299,8 +297,7 @@ audit_has_revoked() { # PID
     mkdir "$T/only-cuda"
     cp "$BUILD/tests/fake_cuda/libcuda.so.1" "$T/only-cuda"
     export LD_LIBRARY_PATH=$T/only-cuda
-    start_mount
-    W=$M/weights
+    start_weights
     committed weights
     printf 'xid 0 48\n' >"$GMSFS_FAKE_CUDA/control"
     assert_match "$(cat "$LOG")" "the GPU's errors are unknown"

@@ -119,11 +119,15 @@ reads_disk() { # [STORE]
     grep -q '^moving disk ' "$M/${1-weights}/residency"
 }
 
-@test "suspect memory is dropped for a spare on the disk when all of that was read, and readers wait for it" {
+heal_at_gate() { # the reading of a spare on the disk waits at the gate
     with_disk
     touch "$T/gate"
     fake_gpus 'xid 0 48'
     wait_until 10 reads_disk
+}
+
+@test "suspect memory is dropped for a spare on the disk when all of that was read, and readers wait for it" {
+    heal_at_gate
     is_at 'device disk'
     assert_eq "$(info_of weights .suspect)" true
     wait_for_lock reader "$W"
@@ -157,10 +161,7 @@ reads_disk() { # [STORE]
 }
 
 @test "a spare that a worker dies over is read again by the next one, and waiters are let in" {
-    with_disk
-    touch "$T/gate"
-    fake_gpus 'xid 0 48'
-    wait_until 10 reads_disk
+    heal_at_gate
     wait_for_lock reader "$W"
     kill -KILL "$(worker_of "$KEEPER")"
     wait_until 10 has_event worker_resumed
@@ -176,10 +177,7 @@ reads_disk() { # [STORE]
 
 # bats test_tags=slow
 @test "clear-suspect ends the reading of a spare that would heal, and so does a writer" {
-    with_disk
-    touch "$T/gate"
-    fake_gpus 'xid 0 48'
-    wait_until 10 reads_disk
+    heal_at_gate
     hold open "$W/lock" rw
     at 'device disk'
     has_event move_failed ECANCELED
@@ -197,10 +195,7 @@ reads_disk() { # [STORE]
 
 # bats test_tags=slow
 @test "the reading of a spare that would heal is not cancelled by order" {
-    with_disk
-    touch "$T/gate"
-    fake_gpus 'xid 0 48'
-    wait_until 10 reads_disk
+    heal_at_gate
     expect EBUSY open "$W/residency" w write cancel
     reads_disk
     rm "$T/gate"
@@ -253,8 +248,7 @@ reading() { # prints the stores with spares being read
 }
 
 @test "a store on the host is not suspect" {
-    committed
-    move_to host host
+    committed_on_host
     mkdir "$M/other"
     committed other
     fake_gpus 'xid 0 48'
@@ -265,8 +259,7 @@ reading() { # prints the stores with spares being read
 
 # bats test_tags=slow
 @test "a device that others have filled keeps a promotion waiting, until it has room" {
-    committed
-    move_to host host
+    committed_on_host
     fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
     wait_for_lock reader "$W"
     never_within 2 granted "$WAITER"
@@ -280,8 +273,7 @@ reading() { # prints the stores with spares being read
 
 # bats test_tags=slow
 @test "a device that others fill keeps a reader waiting, visibly, until they leave" {
-    committed
-    move_to host host
+    committed_on_host
     fake_gpus 'others 1022'
     wait_for_lock reader "$W"
     wait_until 10 has_event move_failed ENOMEM
@@ -306,8 +298,7 @@ idle() {
 
 # bats test_tags=slow
 @test "on a device that others fill, an idle store leaves for a store that is waited for" {
-    committed
-    move_to host host
+    committed_on_host
     idle other
     ctl reader "$W"
     at 'device host'
@@ -359,8 +350,7 @@ failures_of() { # STORE
 
 # bats test_tags=slow
 @test "a promotion by order that lacks memory of the device fails, and is told" {
-    committed
-    move_to host host
+    committed_on_host
     fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
     cli -1 promote "$W"
     assert_match "$output" 'stays at host'
@@ -389,8 +379,7 @@ copier_runs() {
 # ---- clients ---------------------------------------------------------------------------------
 
 @test "a client killed at any moment of its store's move leaves it whole" {
-    committed
-    move_to host host
+    committed_on_host
     for ms in 0 1 2 3 5 8 13 21 34; do
         spawn "$GMSCTL" reader "$W"
         local reader=$SPAWNED

@@ -111,8 +111,7 @@ nothing_held() { # by the commands, and by the copiers, which made the first sto
     wait_until 10 state_is "$GPU2/new" RW
     sleep 0.2
     kill -TERM "$pid"
-    wait_exit "$pid" 10
-    assert_eq "$status" 143 status
+    wait_exit -143 "$pid" 10
     assert_match "$(output_of "$pid")" 'nothing was committed'
     assert_eq "$(jq .generation "$GPU1/old/info")" "$before" old
     [[ ! -e $GPU2/new ]] || fail 'a store was left'

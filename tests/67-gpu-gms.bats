@@ -202,8 +202,7 @@ kill_holder() {
     spawn "${COMMAND[@]}"
     wait_until 20 grep -q '^gmsfs_allocs_waiting 1' "$M/metrics"
     gms v0 weights lock rw -
-    wait_exit "$SPAWNED" 60
-    assert_eq "$status" 0
+    wait_exit -0 "$SPAWNED" 60
     gms v0 kv_cache lock ro - list export last read 0 4
     assert_eq "${lines[-1]}" here
     gms v0 kv_cache events
@@ -270,7 +269,6 @@ has_descriptors() { # COUNT
     wait_until 10 grep -q ' waiting ' "$M/kv_cache/sessions"
     process_lives "$SPAWNED"
     kill_holder
-    wait_exit "$SPAWNED" 20
-    assert_eq "$status" 0
+    wait_exit -0 "$SPAWNED" 20
     assert_match "$(output_of "$SPAWNED")" 'granted rw_data'
 }

@@ -186,8 +186,7 @@ with H2() as h2:
     : >"$T/tokens"
     assert_eq "$(asks)" 200
     kill -HUP "$TRITON"
-    wait_exit "$TRITON" 10
-    assert_eq "$status" 0
+    wait_exit -0 "$TRITON" 10
     start_table 0 "$T/tokens"
     assert_eq "$(asks)" 401
     stop_triton
@@ -222,8 +221,7 @@ assert idle.is_closed() and busy.is_closed()'
     local server
     server=$(triton_server)
     kill -KILL "$server"
-    wait_exit "$TRITON"
-    assert_eq "$status" 1
+    wait_exit -1 "$TRITON"
     assert_match "$(output_of "$TRITON")" 'ended by signal 9'
     start_table
     server=$(triton_server)

@@ -114,8 +114,7 @@ sent() {
         pids+=("$SPAWNED")
     done
     for n in "${pids[@]}"; do
-        wait_exit "$n" 60
-        assert_eq "$status" 0 "status: $(output_of "$n")"
+        wait_exit -0 "$n" 60
     done
     for ((n = 1; n < 16; n++)); do
         assert_eq "$(id_of "$n")" "$id" "the id on node $n"
@@ -134,8 +133,7 @@ pair() {
     serve 0
     SERVER0=$SERVER
     spawn_pull 1 0
-    wait_exit "$SPAWNED" 30
-    assert_eq "$status" 0
+    wait_exit -0 "$SPAWNED" 30
     ID=$(id_of 0)
     assert_eq "$(id_of 1)" "$ID"
     kill "$SERVER0"
@@ -147,8 +145,7 @@ pair() {
 
 # ends_well: the pull that was spawned
 ends_well() {
-    wait_exit "$SPAWNED" 60
-    assert_eq "$status" 0 "status: $(output_of "$SPAWNED")"
+    wait_exit -0 "$SPAWNED" 60
     assert_eq "$(id_of 2)" "$ID" id
 }
 
@@ -177,8 +174,7 @@ begun() { # NODE: it has sent a piece, as its log says afterwards
     spawn in_node 2 "$GMSFS" pull -q --threads 1 --timeout 8 "${NODE[2]}/weights" "$(url 1)"
     wait_until 20 begun 1
     make_store 1 $((64 << 20))
-    wait_exit "$SPAWNED" 60
-    assert_eq "$status" 1
+    wait_exit -1 "$SPAWNED" 60
     assert_match "$(output_of "$SPAWNED")" 'no node sends the contents: .*it (has other|no longer has the) contents'
 }
 

@@ -5,8 +5,7 @@
 
 setup_bad_input() {
     common_setup
-    start_mount size=64M,granularity=4K,alloc_timeout=1
-    W=$M/weights
+    start_weights size=64M,granularity=4K,alloc_timeout=1
 }
 
 # The mount continues: looking, locking, committing, descriptors.

@@ -299,11 +299,19 @@ output_of() { # PID
     cat "$T/spawn-$1"
 }
 
-# wait_exit PID [SECONDS]: sets status to its exit status.
+# wait_exit [-STATUS] PID [SECONDS]: sets status to its exit status; checks the expected one.
 wait_exit() {
+    local want=''
+    case $1 in -[0-9]*)
+        want=${1#-}
+        shift
+        ;;
+    esac
     wait_until_any "${2:-10}" process_gone "$1" || return 1
     status=0
     wait "$1" || status=$?
+    [[ ${want:-$status} -eq $status ]] ||
+        fail "process $1: exit status $status, expected $want; output: $(output_of "$1" 2>/dev/null)"
 }
 
 # As wait_until, for waits that outlive the daemon.

@@ -23,6 +23,11 @@ fill_store() {
     fi
 }
 
+start_filled() { # [OPTIONS]
+    start_mount "$@" || return 1
+    fill_store weights
+}
+
 sums() { # STORE
     timeout $((60 * SLOW)) "$GMSFS" sum --allocations "$M/$1"
 }

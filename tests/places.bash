@@ -8,8 +8,7 @@
 
 start_tiers() { # OPTIONS [DIRECTORY]: a mount whose moves wait at $T/gate; W is its store `weights`
     export GMSFS_MOVE_GATE=$T/gate
-    start_mount "$@"
-    W=$M/weights
+    start_weights "$@"
 }
 
 # ---- a small disk ----------------------------------------------------------------------------
@@ -41,6 +40,11 @@ committed() { # [STORE [BYTES]]: one allocation of random bytes; SUM is their ch
     head -c "${2-5000000}" /dev/urandom >"$T/bytes"
     bash -c 'exec 4<>"$1/lock"; cat "$2" >"$1/allocations/a"; echo >"$1/commit"' _ "$store" "$T/bytes"
     SUM=$(sha256sum <"$T/bytes")
+}
+
+committed_on_host() {
+    committed weights
+    move_to host host
 }
 
 bytes_are_right() { # [STORE]: of all its allocations

@@ -13,6 +13,11 @@ publish() { # in W, the first store of $M
     exec 5>&-
 }
 
+start_published() { # [OPTIONS]
+    start_mount "$@" || return 1
+    publish
+}
+
 is_whole() {
     cmp "$T/a" "$W/allocations/a"
     assert_eq "$(<"$W/metadata/key")" value 'the entry'
