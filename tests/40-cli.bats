@@ -201,8 +201,7 @@ dead_in_status() {
     never_within 1 process_gone "$waiter"
     (($(awk '{ print $14 + $15 }' "/proc/$waiter/stat") < 20)) || fail "it spins"
     commit_something
-    wait_exit "$waiter"
-    assert_eq "$status" 0 status
+    wait_exit -0 "$waiter"
 }
 
 # bats test_tags=quick
@@ -212,8 +211,7 @@ dead_in_status() {
     spawn "$GMSFS" wait --timeout 20 "$M/other" RW
     sleep 0.3
     wait_until 5 rmdir "$M/other"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 1 status
+    wait_exit -1 "$SPAWNED"
     output_of "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'removed'
 }
@@ -293,8 +291,7 @@ dead_in_status() {
     spawn "$GMSFS" run -w "$M/weights" -- bash -c 'trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done'
     wait_until 5 grep -q ready "$T/spawn-$SPAWNED"
     kill -TERM "$SPAWNED"
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 9 status
+    wait_exit -9 "$SPAWNED"
     assert_state weights EMPTY
 }
 
@@ -386,8 +383,7 @@ dead_in_status() {
     wait_until 5 "$GMSFS" umount "$M"
     not_mounted "$M"
     expect_death
-    wait_exit "$KEEPER"
-    assert_eq "$status" 0 status
+    wait_exit -0 "$KEEPER"
 }
 
 @test "umount of root's mount refuses at once where a process only works in it" {
@@ -402,20 +398,6 @@ dead_in_status() {
     expect_death
 }
 
-# bats test_tags=quick
-@test "umount -l detaches a mount in use" {
-    start_mount
-    spawn bash -c 'exec 5<>"$1/lock"; exec sleep 30' _ "$M/weights"
-    assert_state weights RW
-    cli umount -l "$M"
-    not_mounted "$M"
-    expect_death
-    process_lives "$KEEPER"
-    kill -KILL "$SPAWNED"
-    wait_exit "$KEEPER"
-    assert_eq "$status" 0 status
-}
-
 @test "umount names a path that is no gmsfs mount" {
     start_mount
     cli -1 umount "$T"
@@ -424,6 +406,7 @@ dead_in_status() {
     assert_match "$output" "in the one at $M"
     is_mounted "$M"
     cli -1 umount /proc
+    cli -1 umount "$T/none"
 }
 
 @test "umount takes several, relative and odd paths, and links" {
@@ -439,24 +422,4 @@ dead_in_status() {
     expect_death "$T/b"
     wait_exit "$first"
     wait_exit "$KEEPER"
-}
-
-@test "an ordinary user mounts and unmounts" {
-    # fusermount3 wants a user that has a name.
-    AS_USER=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
-    requires user-fuse
-    # shellcheck disable=SC2034 # start_mount reads it
-    MOUNT_VIA=("${AS_USER[@]}")
-    start_mount
-    run_logged -0 as_user "$GMSFS" status "$M"
-    spawn "${AS_USER[@]}" bash -c 'exec 5<>"$1/lock"; exec sleep 30' _ "$M/weights"
-    wait_until 5 as_user grep -q RW "$M/weights/state"
-    run_logged -1 as_user "$GMSFS" umount "$M"
-    assert_match "$output" busy
-    kill -KILL "$SPAWNED"
-    wait_until 5 as_user "$GMSFS" umount "$M"
-    not_mounted "$M"
-    expect_death
-    wait_exit "$KEEPER"
-    assert_eq "$status" 0 status
 }
