@@ -384,6 +384,20 @@ __attribute__((unused)) static uint64_t make_committed(const char *name, uint64_
     return store;
 }
 
+/* Starts a core with the empty store `weights`. */
+__attribute__((unused)) static uint64_t start_store(void)
+{
+    core_start();
+    return make_store("weights");
+}
+
+/* Starts a core with the committed store `weights`. */
+__attribute__((unused)) static uint64_t start_committed(uint64_t *serial)
+{
+    core_start();
+    return make_committed("weights", serial);
+}
+
 /* ---- effects -------------------------------------------------------------------------------- */
 
 __attribute__((unused)) static enum lock_state state(uint64_t store)

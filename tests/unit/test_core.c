@@ -6,8 +6,7 @@
 
 TAP_TEST(a_new_store_is_empty_and_a_reader_waits)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     check_int(state(store), LOCK_STATE_EMPTY);
     uint64_t waiter = must_wait(store, LOCK_WISH_RO, P1);
     check(core_find_waiter(core, waiter) != NULL);
@@ -16,8 +15,7 @@ TAP_TEST(a_new_store_is_empty_and_a_reader_waits)
 
 TAP_TEST(a_writer_is_granted_at_once_on_empty_and_excludes_everybody)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(state(store), LOCK_STATE_RW);
     check(core_get_writer(core, store) == core_find_session(core, session));
@@ -27,8 +25,7 @@ TAP_TEST(a_writer_is_granted_at_once_on_empty_and_excludes_everybody)
 
 TAP_TEST(readers_share_and_are_counted_as_files_of_their_own_sessions)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t one = must_open(store, LOCK_WISH_RO, P1);
     uint64_t two = must_open(store, LOCK_WISH_RO, P2);
     check(one != two);
@@ -38,8 +35,7 @@ TAP_TEST(readers_share_and_are_counted_as_files_of_their_own_sessions)
 
 TAP_TEST(a_commit_grants_the_readers_that_waited)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t one = must_wait(store, LOCK_WISH_RO, P2);
     uint64_t two = must_wait(store, LOCK_WISH_RO, P3);
@@ -52,8 +48,7 @@ TAP_TEST(a_commit_grants_the_readers_that_waited)
 
 TAP_TEST(a_waiting_writer_holds_readers_off_until_its_patience_ends)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     must_open(store, LOCK_WISH_RO, P1);
     uint64_t writer = must_wait(store, LOCK_WISH_RW, P2);
     uint64_t reader = must_wait(store, LOCK_WISH_RO, P3);
@@ -67,8 +62,7 @@ TAP_TEST(a_waiting_writer_holds_readers_off_until_its_patience_ends)
 
 TAP_TEST(a_release_starts_the_patience_anew)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     must_open(store, LOCK_WISH_RO, P1);
     uint64_t first = must_open(store, LOCK_WISH_RO, P2);
     must_wait(store, LOCK_WISH_RW, P3);
@@ -79,8 +73,7 @@ TAP_TEST(a_release_starts_the_patience_anew)
 
 TAP_TEST(auto_writes_on_empty_and_reads_once_something_is_committed)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_AUTO, P1);
     check_int(core_find_session(core, session)->mode, LOCK_MODE_RW);
     uint64_t other = must_wait(store, LOCK_WISH_AUTO, P2);
@@ -92,8 +85,7 @@ TAP_TEST(auto_writes_on_empty_and_reads_once_something_is_committed)
 
 TAP_TEST(auto_becomes_the_writer_when_the_first_one_aborts)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_AUTO, P1);
     uint64_t other = must_wait(store, LOCK_WISH_AUTO, P2);
     uint64_t third = must_wait(store, LOCK_WISH_AUTO, P3);
@@ -104,8 +96,7 @@ TAP_TEST(auto_becomes_the_writer_when_the_first_one_aborts)
 
 TAP_TEST(nonblock_is_eagain_and_leaves_nothing)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     struct record record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RO, P1);
     record.flags |= CORE_OPEN_NONBLOCK;
     check_int(apply(record), -EAGAIN);
@@ -114,8 +105,7 @@ TAP_TEST(nonblock_is_eagain_and_leaves_nothing)
 
 TAP_TEST(grace_waits_for_a_release_and_is_eagain_at_its_deadline)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     struct record record = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RW, P1);
     record.flags |= CORE_OPEN_GRACE;
@@ -136,8 +126,7 @@ TAP_TEST(grace_waits_for_a_release_and_is_eagain_at_its_deadline)
 
 TAP_TEST(an_interrupted_waiter_is_answered_and_keeps_its_place_for_a_second)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t kept = must_wait(store, LOCK_WISH_RW, P2);
     uint64_t later = must_wait(store, LOCK_WISH_RW, P3);
@@ -154,8 +143,7 @@ TAP_TEST(an_interrupted_waiter_is_answered_and_keeps_its_place_for_a_second)
 
 TAP_TEST(a_kept_place_is_passed_over_and_forgotten_after_its_second)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t kept = must_wait(store, LOCK_WISH_RW, P2);
     uint64_t later = must_wait(store, LOCK_WISH_RW, P3);
@@ -170,8 +158,7 @@ TAP_TEST(a_kept_place_is_passed_over_and_forgotten_after_its_second)
 
 TAP_TEST(a_kept_place_is_of_one_process_and_one_wish)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     must_open(store, LOCK_WISH_RW, P1);
     uint64_t kept = must_wait(store, LOCK_WISH_RW, P2);
     check_int(wait_end(kept, EINTR, CORE_WAIT_KEEP), 0);
@@ -183,8 +170,7 @@ TAP_TEST(a_kept_place_is_of_one_process_and_one_wish)
 
 TAP_TEST(a_resumed_place_that_can_be_granted_is_the_answer_itself)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t kept = must_wait(store, LOCK_WISH_RW, P2);
     check_int(wait_end(kept, EINTR, CORE_WAIT_KEEP), 0);
@@ -197,8 +183,7 @@ TAP_TEST(a_resumed_place_that_can_be_granted_is_the_answer_itself)
 
 TAP_TEST(wait_end_without_keep_forgets)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     must_open(store, LOCK_WISH_RW, P1);
     uint64_t waiter = must_wait(store, LOCK_WISH_RW, P2);
     check_int(wait_end(waiter, ECANCELED, 0), 0);
@@ -208,8 +193,7 @@ TAP_TEST(wait_end_without_keep_forgets)
 
 TAP_TEST(a_writer_that_gives_up_waiting_lets_the_readers_in)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     must_open(store, LOCK_WISH_RO, P1);
     uint64_t writer = must_wait(store, LOCK_WISH_RW, P2);
     uint64_t reader = must_wait(store, LOCK_WISH_RO, P3);
@@ -219,8 +203,7 @@ TAP_TEST(a_writer_that_gives_up_waiting_lets_the_readers_in)
 
 TAP_TEST(an_open_at_the_kernels_bound_is_etimedout_and_keeps_its_place)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     must_open(store, LOCK_WISH_RW, P1);
     struct record record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RO, P2);
     record.deadline_ms = now + 100;
@@ -233,8 +216,7 @@ TAP_TEST(an_open_at_the_kernels_bound_is_etimedout_and_keeps_its_place)
 
 TAP_TEST(a_wait_for_oneself_is_edeadlk)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     must_open(store, LOCK_WISH_RO, P1);
     check_int(open_lock(store, LOCK_WISH_RW, P1), -EDEADLK);
     check_int(open_file(store, CORE_KIND_LOCK, 0, RW, out.session, P1), -EINVAL);
@@ -246,8 +228,7 @@ TAP_TEST(a_wait_for_oneself_is_edeadlk)
 
 TAP_TEST(waiting_for_the_end_of_ones_own_session_is_no_deadlock)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1);
     struct record record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1);
     record.flags |= CORE_OPEN_LEAVING;
@@ -262,8 +243,7 @@ TAP_TEST(waiting_for_the_end_of_ones_own_session_is_no_deadlock)
 
 TAP_TEST(owner_descendants_and_openers_are_members_and_others_are_not)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     struct core_process child[] = {{500, 1}, P2, P1};
     struct core_process recycled = {P1.pid, P1.start + 1};
@@ -280,8 +260,7 @@ TAP_TEST(owner_descendants_and_openers_are_members_and_others_are_not)
 
 TAP_TEST(joined_files_keep_a_session_alive_until_the_last_is_closed)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t first = out.file;
     check_int(open_file(store, CORE_KIND_COMMIT, 0, CORE_OPEN_WRITE, session, P2), 0);
@@ -297,8 +276,7 @@ TAP_TEST(joined_files_keep_a_session_alive_until_the_last_is_closed)
 
 TAP_TEST(an_acquired_session_is_not_found_by_process_but_by_its_token)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t ctl = open_ctl(store, P1);
     check_int(acquire(ctl, LOCK_WISH_RW, P1, 0), 0);
     uint64_t session = out.session;
@@ -321,8 +299,7 @@ TAP_TEST(an_acquired_session_is_not_found_by_process_but_by_its_token)
 
 TAP_TEST(a_read_only_handle_does_not_join_a_writer)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(open_file(store, CORE_KIND_CTL, 0, CORE_OPEN_READ, 0, P2), 0);
     struct record join = {.type = RECORD_JOIN, .file = out.file};
@@ -332,8 +309,7 @@ TAP_TEST(a_read_only_handle_does_not_join_a_writer)
 
 TAP_TEST(two_handles_of_one_process_have_sessions_of_their_own)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t one = open_ctl(store, P1), two = open_ctl(store, P1);
     check_int(acquire(one, LOCK_WISH_RO, P1, 0), 0);
     uint64_t first = out.session;
@@ -345,8 +321,7 @@ TAP_TEST(two_handles_of_one_process_have_sessions_of_their_own)
 
 TAP_TEST(acquire_needs_a_handle_that_was_opened_for_it)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     check_int(open_file(store, CORE_KIND_CTL, 0, CORE_OPEN_READ, 0, P1), 0);
     uint64_t reader = out.file;
     check_int(acquire(reader, LOCK_WISH_RW, P1, 0), -EBADF);
@@ -359,8 +334,7 @@ TAP_TEST(acquire_needs_a_handle_that_was_opened_for_it)
 
 TAP_TEST(acquire_waits_until_its_deadline_and_is_forgotten_then)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     must_open(store, LOCK_WISH_RW, P1);
     uint64_t ctl = open_ctl(store, P2);
     check_int(acquire(ctl, LOCK_WISH_RW, P2, 0), -EAGAIN);
@@ -375,8 +349,7 @@ TAP_TEST(acquire_waits_until_its_deadline_and_is_forgotten_then)
 
 TAP_TEST(an_interrupted_acquire_goes_on_by_the_same_handle)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t ctl = open_ctl(store, P2);
     check_int(acquire(ctl, LOCK_WISH_RW, P2, LOCK_FOREVER), 0);
@@ -395,8 +368,7 @@ TAP_TEST(an_interrupted_acquire_goes_on_by_the_same_handle)
 
 TAP_TEST(an_acquire_that_waits_dies_with_its_handle)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     must_open(store, LOCK_WISH_RW, P1);
     uint64_t ctl = open_ctl(store, P2);
     check_int(acquire(ctl, LOCK_WISH_RW, P2, LOCK_FOREVER), 0);
@@ -410,8 +382,7 @@ TAP_TEST(an_acquire_that_waits_dies_with_its_handle)
 
 TAP_TEST(an_exclusive_session_ends_when_its_own_handle_closes)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t ctl = open_ctl(store, P1), worker = open_ctl(store, P2);
     check_int(acquire(ctl, LOCK_WISH_RW, P1, 0), 0);
     uint64_t session = out.session;
@@ -427,8 +398,7 @@ TAP_TEST(an_exclusive_session_ends_when_its_own_handle_closes)
 
 TAP_TEST(detach_releases_the_lock_and_keeps_the_handle)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t ctl = open_ctl(store, P1);
     struct record detach = {.type = RECORD_DETACH, .file = ctl};
     check_int(apply(detach), -ENOLCK);
@@ -442,8 +412,7 @@ TAP_TEST(detach_releases_the_lock_and_keeps_the_handle)
 
 TAP_TEST(a_revoked_writer_aborts_and_its_files_are_stale)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t file = out.file;
     check_int(apply((struct record){
@@ -459,8 +428,7 @@ TAP_TEST(a_revoked_writer_aborts_and_its_files_are_stale)
 
 TAP_TEST(an_implicit_session_is_taken_by_opening_an_allocation_and_joined_by_others)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     struct record record = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RW, P1);
     record.serial = serial;
     check_int(apply(record), 0);
@@ -479,8 +447,7 @@ TAP_TEST(an_implicit_session_is_taken_by_opening_an_allocation_and_joined_by_oth
 
 TAP_TEST(an_allocation_that_is_not_there_is_enoent)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     struct record record = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RO, P1);
     record.serial = 4711;
     check_int(apply(record), -ENOENT);
@@ -491,8 +458,7 @@ TAP_TEST(an_allocation_that_is_not_there_is_enoent)
 
 TAP_TEST(what_was_waited_for_may_be_gone_at_the_grant)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "w"), 0);
     struct record record = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RW, P2);
@@ -507,8 +473,7 @@ TAP_TEST(what_was_waited_for_may_be_gone_at_the_grant)
 
 TAP_TEST(a_close_that_lingers_keeps_the_lock_until_its_session_is_ended)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     struct record close = {.type = RECORD_FILE_CLOSE, .file = out.file, .flags = CORE_CLOSE_LINGER};
     check_int(apply(close), 0);
@@ -528,8 +493,7 @@ TAP_TEST(a_close_that_lingers_keeps_the_lock_until_its_session_is_ended)
 
 TAP_TEST(a_file_that_others_have_too_does_not_linger)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1), first = out.file;
     require(open_file(store, CORE_KIND_LOCK, 0, RW, session, P1) == 0);
     check_int(apply((struct record){
@@ -540,8 +504,7 @@ TAP_TEST(a_file_that_others_have_too_does_not_linger)
 
 TAP_TEST(a_revocation_says_who_asked_for_it)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(open_lock(store, LOCK_WISH_RW, P2), 0);
     uint64_t waiter = out.waiter;

@@ -16,8 +16,7 @@ static void start(struct core_limits limits)
     limits.events = 16;
     core_start_limits = limits;
     core_start_admin = ADMIN;
-    core_start();
-    store = make_store("weights");
+    store = start_store();
     require(apply((struct record){
                 .type = RECORD_STORE_ATTR, .store = store, .flags = CORE_ATTR_UID, .uid = OWNER}) ==
             0);

@@ -4,8 +4,7 @@
 
 TAP_TEST(commit_publishes_the_canonical_encoding_and_its_hash)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "one"), 0);
     check_int(commit(session), 0);
@@ -25,8 +24,7 @@ TAP_TEST(commit_publishes_the_canonical_encoding_and_its_hash)
 
 TAP_TEST(an_unchanged_commit_keeps_the_hash_and_raises_the_generation)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint8_t hash[16];
     memcpy(hash, core_find_store(core, store)->hash, sizeof hash);
     check_int(commit(must_open(store, LOCK_WISH_RW, P1)), 0);
@@ -37,8 +35,7 @@ TAP_TEST(an_unchanged_commit_keeps_the_hash_and_raises_the_generation)
 
 TAP_TEST(the_generation_never_goes_back_through_empty)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(of_session(RECORD_TOUCH, session), 0);
     check_int(of_session(RECORD_SESSION_END, session), 0);
@@ -50,8 +47,7 @@ TAP_TEST(the_generation_never_goes_back_through_empty)
 
 TAP_TEST(a_writer_may_stay_as_a_reader)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t reader = must_wait(store, LOCK_WISH_RO, P2);
     check_int(add_memory(session, "one"), 0);
@@ -70,8 +66,7 @@ TAP_TEST(a_writer_may_stay_as_a_reader)
 
 TAP_TEST(a_group_is_stored_with_the_layout_that_carried_it)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     struct record record = {.type = RECORD_COMMIT, .flags = CORE_COMMIT_GROUP};
     memset(record.bytes16, 7, sizeof record.bytes16);
     record.session = must_open(store, LOCK_WISH_RW, P1);
@@ -85,8 +80,7 @@ TAP_TEST(a_group_is_stored_with_the_layout_that_carried_it)
 
 TAP_TEST(an_invalid_commit_names_the_culprit_and_changes_nothing_else)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(apply(named((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1},
                           "hollow")),
@@ -109,8 +103,7 @@ TAP_TEST(an_invalid_commit_names_the_culprit_and_changes_nothing_else)
 
 TAP_TEST(an_abort_rolls_back_what_did_not_touch_committed_bytes)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(remove_allocation(session, serial), 0);
     check(!freed(1)); /* only the committed layout still holds it */
@@ -127,8 +120,7 @@ TAP_TEST(an_abort_rolls_back_what_did_not_touch_committed_bytes)
 
 TAP_TEST(an_abort_after_a_touch_leads_to_empty)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(of_session(RECORD_TOUCH, session), 0);
     check_int(of_session(RECORD_SESSION_END, session), 0);
@@ -142,8 +134,7 @@ TAP_TEST(an_abort_after_a_touch_leads_to_empty)
 
 TAP_TEST(giving_up_frees_what_only_a_rollback_would_need)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "new"), 0);
     check_int(remove_allocation(session, serial), 0);
@@ -157,8 +148,7 @@ TAP_TEST(giving_up_frees_what_only_a_rollback_would_need)
 
 TAP_TEST(giving_up_before_any_change_keeps_what_the_writer_sees)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check(core_is_fixed_memory(core, core_find_store(core, store), 1));
     check_int(of_session(RECORD_GIVE_UP, session), 0);
@@ -172,8 +162,7 @@ TAP_TEST(giving_up_before_any_change_keeps_what_the_writer_sees)
 
 TAP_TEST(clear_empties_the_working_copy_and_commit_frees_the_old)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "new"), 0);
     check_int(of_session(RECORD_CLEAR, session), 0);
@@ -194,8 +183,7 @@ static int add_hollow(uint64_t session, const char *name)
 
 TAP_TEST(a_commit_can_be_tried_without_being_made)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t generation = core_find_store(core, store)->generation;
     struct record check = {
@@ -231,8 +219,7 @@ TAP_TEST(a_commit_that_the_caller_refuses_notes_why_and_changes_nothing_else)
 
 TAP_TEST(what_is_still_spooled_passes_a_check)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     struct record check = {.type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_CHECK};
 

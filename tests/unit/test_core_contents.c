@@ -51,8 +51,7 @@ TAP_TEST(sums_of_other_contents_give_no_id)
     const struct core_store *found;
     struct record record = {.type = RECORD_CONTENTS, .bytes16 = {7}};
 
-    core_start();
-    record.store = make_committed("weights", NULL);
+    record.store = start_committed(NULL);
     found = core_find_store(core, record.store);
     record.count = found->generation + 1;
     record.offset = found->grants_rw;

@@ -158,8 +158,7 @@ TAP_TEST(a_fence_comes_back_up_and_keeps_no_store_from_its_end)
     struct record raise = {
         .type = RECORD_FENCE, .flags = CORE_FENCE_ON, .tag = "kv_cache", .tag_bytes = 8};
 
-    core_start();
-    make_committed("weights", NULL);
+    start_committed(NULL);
     raise.bytes16[3] = 7;
     require(apply(named(raise, "weights")) == 0);
     bring_back();
@@ -198,8 +197,7 @@ TAP_TEST(a_walk_goes_on_as_if_nothing_was_when_each_record_meets_a_core_that_cam
         random_state = walk_seed * 0x9e3779b97f4a7c15u + 1;
         memset(&model, 0, sizeof model);
         choose_limits(walk_seed);
-        core_start();
-        make_store("weights");
+        start_store();
         for (walk_record = 0; walk_record < WALK_RECORDS; walk_record++) {
             memset(&out, 0, sizeof out);
             check_step(random_step());
@@ -216,8 +214,7 @@ TAP_TEST(who_sleeps_is_found_anew_before_it_is_looked_at)
 {
     uint64_t store;
 
-    core_start();
-    store = make_committed("weights", NULL);
+    store = start_committed(NULL);
     device_free = 0;
     must_open(store, LOCK_WISH_RO, P1);
     require(acquire_reserving(open_ctl(store, P2), 5 * GRAIN, P2, LOCK_FOREVER) == 0);
@@ -232,8 +229,7 @@ TAP_TEST(flags_that_are_not_known_are_refused_before_they_are_kept)
     struct record record;
     uint64_t store;
 
-    core_start();
-    store = make_store("weights");
+    store = start_store();
     record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1);
     record.flags |= 1u << 12;
     check_int(apply(record), -EINVAL);
@@ -392,8 +388,7 @@ TAP_TEST(a_wire_id_that_could_not_be_there_is_refused)
 {
     uint64_t store, session;
 
-    core_start();
-    store = make_store("weights");
+    store = start_store();
     session = must_open(store, LOCK_WISH_RW, P1);
     require(add_wired(session, "", "first") == 0);
     require(add_wired(session, "", "other") == 0);

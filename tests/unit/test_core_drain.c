@@ -9,8 +9,7 @@ static int drain(uint32_t flags)
 
 TAP_TEST(a_draining_mount_grants_no_session_by_any_way)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     uint64_t ctl = open_ctl(store, P1);
     struct record record = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RO, P1);
 
@@ -28,8 +27,7 @@ TAP_TEST(a_draining_mount_grants_no_session_by_any_way)
 
 TAP_TEST(who_waits_is_refused_and_kept_places_are_forgotten)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t other = make_store("other");
 
     must_open(store, LOCK_WISH_RW, P1);
@@ -46,8 +44,7 @@ TAP_TEST(who_waits_is_refused_and_kept_places_are_forgotten)
 
 TAP_TEST(sessions_go_on_and_are_joined_while_a_mount_drains)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t token_file = open_ctl(store, P2);
     struct record record = {.type = RECORD_JOIN, .file = token_file};
@@ -81,8 +78,7 @@ TAP_TEST(the_end_drops_what_every_store_has_committed_and_keeps_generations)
 
 TAP_TEST(draining_twice_is_once)
 {
-    core_start();
-    make_store("weights");
+    start_store();
     uint64_t events = core->next_event;
 
     check_int(drain(0), 0);

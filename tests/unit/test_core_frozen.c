@@ -222,8 +222,7 @@ static void make_full(void)
 
 static void make_drained(void)
 {
-    core_start();
-    make_committed("weights", NULL);
+    start_committed(NULL);
     require(apply((struct record){.type = RECORD_DRAIN,
                                   .flags = CORE_DRAIN_ON,
                                   .bytes16 = {61, 62},

@@ -25,8 +25,7 @@ static void load_anew(uint64_t store)
 
 TAP_TEST(a_suspect_store_refuses_readers_by_any_way_and_lets_a_writer_in)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     uint64_t ctl = open_ctl(store, P1);
     struct record record = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RO, P1);
 
@@ -45,8 +44,7 @@ TAP_TEST(a_suspect_store_refuses_readers_by_any_way_and_lets_a_writer_in)
 
 TAP_TEST(readers_that_there_are_go_on_and_are_joined)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1);
 
     check_int(suspect(), 0);
@@ -57,8 +55,7 @@ TAP_TEST(readers_that_there_are_go_on_and_are_joined)
 
 TAP_TEST(a_reader_that_waits_for_a_writer_is_told_at_its_turn)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t before = must_wait(store, LOCK_WISH_RO, P2);
 
@@ -72,8 +69,7 @@ TAP_TEST(a_reader_that_waits_for_a_writer_is_told_at_its_turn)
 
 TAP_TEST(a_reader_that_waits_for_a_load_anew_gets_it)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
 
     check_int(suspect(), 0);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
@@ -88,8 +84,7 @@ TAP_TEST(a_reader_that_waits_for_a_load_anew_gets_it)
 
 TAP_TEST(a_kept_place_that_would_be_granted_is_told_too)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t waiter = must_wait(store, LOCK_WISH_RO, P2);
 
@@ -101,8 +96,7 @@ TAP_TEST(a_kept_place_that_would_be_granted_is_told_too)
 
 TAP_TEST(a_store_is_clean_when_the_last_memory_of_that_time_is_gone)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t other = make_committed("other", NULL);
 
     check_int(suspect(), 0);
@@ -122,8 +116,7 @@ TAP_TEST(a_store_is_clean_when_the_last_memory_of_that_time_is_gone)
 
 TAP_TEST(what_a_writer_loads_at_that_time_is_suspect_too)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
 
     require(add_memory(session, "a") == 0);
@@ -136,8 +129,7 @@ TAP_TEST(what_a_writer_loads_at_that_time_is_suspect_too)
 
 TAP_TEST(doubt_where_there_is_no_memory_is_none)
 {
-    core_start();
-    make_store("weights");
+    start_store();
     uint64_t events = core->next_event;
 
     check_int(suspect(), 0);
@@ -148,8 +140,7 @@ TAP_TEST(doubt_where_there_is_no_memory_is_none)
 
 TAP_TEST(the_same_news_again_changes_nothing_but_the_reason)
 {
-    core_start();
-    make_committed("weights", NULL);
+    start_committed(NULL);
     check_int(suspect(), 0);
     uint64_t events = core->next_event;
 
@@ -183,8 +174,7 @@ TAP_TEST(trust_is_given_to_one_store_or_to_all)
 
 TAP_TEST(a_rollback_to_what_is_suspect_leaves_it_suspect)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
 
     check_int(suspect(), 0);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
@@ -221,8 +211,7 @@ TAP_TEST(a_lost_device_grants_nothing_and_empties_stores_with_their_last_session
 
 TAP_TEST(on_a_lost_device_nothing_is_committed_and_loss_is_final)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
 
     require(add_memory(session, "a") == 0);
@@ -244,8 +233,7 @@ TAP_TEST(a_long_reason_is_cut)
 {
     char why[1000];
 
-    core_start();
-    make_committed("weights", NULL);
+    start_committed(NULL);
     memset(why, 'x', sizeof why - 1);
     why[sizeof why - 1] = '\0';
     check_int(note(CORE_NOTE_SUSPECT, 0, why), 0);

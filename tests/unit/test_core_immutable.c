@@ -103,8 +103,7 @@ TAP_TEST(an_allocation_that_became_immutable_while_its_writer_waited_is_refused)
 {
     uint64_t serial, store, session, waiter;
 
-    core_start();
-    store = make_committed("weights", &serial);
+    store = start_committed(&serial);
     session = must_open(store, LOCK_WISH_RW, P1);
     require(apply((struct record){.type = RECORD_LOCK_OPEN,
                                   .store = store,
@@ -125,8 +124,7 @@ TAP_TEST(the_unchanged_layout_of_a_plain_store_can_become_immutable)
 {
     uint64_t serial, store;
 
-    core_start();
-    store = make_committed("weights", &serial);
+    store = start_committed(&serial);
     check_int(commit_with(must_open(store, LOCK_WISH_RW, P1), CORE_COMMIT_IMMUTABLE), 0);
     check(layout_is_immutable(layout_of(store)));
     check(layout_find_serial(layout_of(store), serial) != NULL);

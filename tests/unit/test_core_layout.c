@@ -13,8 +13,7 @@ static const struct core_memory *memory_of(uint64_t id)
 
 TAP_TEST(changes_demand_a_live_writer)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     uint64_t reader = must_open(store, LOCK_WISH_RO, P1);
     check_int(add_memory(reader, ""), -ENOLCK);
     check_int(put_entry(reader, "k", LAYOUT_UNBOUND, 0), -ENOLCK);
@@ -31,8 +30,7 @@ TAP_TEST(changes_demand_a_live_writer)
 
 TAP_TEST(the_working_copy_is_made_by_the_first_change_alone)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     const struct core_store *seen = core_find_store(core, store);
     check(seen->working == NULL);
@@ -46,8 +44,7 @@ TAP_TEST(the_working_copy_is_made_by_the_first_change_alone)
 
 TAP_TEST(a_batch_has_consecutive_slots_serials_and_names)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t memories[3] = {7, 5, 6};
     struct record record = named((struct record){.type = RECORD_ALLOC_ADD,
@@ -71,8 +68,7 @@ TAP_TEST(a_batch_has_consecutive_slots_serials_and_names)
 
 TAP_TEST(a_batch_is_all_or_nothing)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "c2"), 0);
     struct record record =
@@ -98,8 +94,7 @@ TAP_TEST(a_batch_is_all_or_nothing)
 
 TAP_TEST(a_batch_by_slot_begins_behind_a_taken_name)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "a000003"), 0);
     check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 4}), 0);
@@ -120,8 +115,7 @@ static uint64_t serial_of(uint64_t store, const char *wire_id)
 
 TAP_TEST(an_allocation_keeps_the_wire_id_that_it_was_added_with)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_wired(session, "", "allocation-1"), 0);
     uint64_t serial = out.serial;
@@ -151,8 +145,7 @@ TAP_TEST(an_allocation_keeps_the_wire_id_that_it_was_added_with)
 
 TAP_TEST(a_wire_id_is_refused_where_it_is_taken_bad_or_of_many)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_wired(session, "", "allocation-1"), 0);
     check_int(add_wired(session, "", "allocation-1"), -EEXIST);
@@ -208,8 +201,7 @@ TAP_TEST(a_wire_id_is_free_for_the_next_layout_and_in_other_stores)
 
 TAP_TEST(memory_is_given_once)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
     uint64_t serial = out.serial;
@@ -226,8 +218,7 @@ TAP_TEST(memory_is_given_once)
 
 TAP_TEST(memory_of_one_allocation_is_not_given_to_another)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "one"), 0);
     check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
@@ -237,8 +228,7 @@ TAP_TEST(memory_of_one_allocation_is_not_given_to_another)
 
 TAP_TEST(a_spool_grows_and_ends_and_may_be_replaced)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
     uint64_t serial = out.serial;
@@ -255,8 +245,7 @@ TAP_TEST(a_spool_grows_and_ends_and_may_be_replaced)
 
 TAP_TEST(rename_replaces_and_noreplace_does_not)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "one"), 0);
     uint64_t one = out.serial;
@@ -279,8 +268,7 @@ TAP_TEST(rename_replaces_and_noreplace_does_not)
 
 TAP_TEST(tags_are_utf8_of_bounded_length)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "one"), 0);
     uint64_t one = out.serial;
@@ -301,8 +289,7 @@ TAP_TEST(tags_are_utf8_of_bounded_length)
 
 TAP_TEST(removing_an_allocation_removes_its_entries_and_frees_its_memory)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "one"), 0);
     uint64_t one = out.serial;
@@ -317,8 +304,7 @@ TAP_TEST(removing_an_allocation_removes_its_entries_and_frees_its_memory)
 
 TAP_TEST(a_renamed_entry_keeps_its_serial_and_replaces_the_other)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(put_entry(session, "one", LAYOUT_UNBOUND, 3), 0);
     uint64_t one = out.serial;
@@ -342,8 +328,7 @@ TAP_TEST(a_renamed_entry_keeps_its_serial_and_replaces_the_other)
 
 TAP_TEST(many_entries_go_in_as_a_whole_or_not_at_all)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "one"), 0);
     struct layout_put puts[] = {

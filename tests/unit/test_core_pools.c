@@ -68,8 +68,7 @@ static uint64_t must_queue(uint64_t file, uint64_t grains)
 
 TAP_TEST(every_store_is_in_the_default_pool_which_always_stays)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     check_str(core_find_pool(core, core_find_store(core, store))->name, "default");
     check_int(remove_pool("default"), -EBUSY);
     check_int(set_pool("default", 0, 4, 0), 0);
@@ -79,8 +78,7 @@ TAP_TEST(every_store_is_in_the_default_pool_which_always_stays)
 
 TAP_TEST(a_pool_is_made_changed_and_removed_when_no_store_is_in_it)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     check_int(join_pool(store, "chat"), -ENOENT);
     check_int(set_pool("chat", 2, 8, 0), 0);
     check_int(join_pool(store, "chat"), 0);
@@ -401,8 +399,7 @@ TAP_TEST(what_comes_is_counted_anew_from_a_states_bytes)
 
 TAP_TEST(last_use_is_the_end_of_the_last_hold)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t loaded_ms = use_of(store)->last_used_ms;
     check(loaded_ms == 1700000000000u + now);
     pass(50);
@@ -419,8 +416,7 @@ TAP_TEST(last_use_is_the_end_of_the_last_hold)
 
 TAP_TEST(who_reads_bytes_by_their_path_holds_nothing_until_it_is_handed_descriptors)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     struct record open = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RO, P1);
     open.serial = serial;
     require(apply(open) == 0);
@@ -458,8 +454,7 @@ TAP_TEST(a_pin_is_set_and_taken_off_and_told_each_time_that_it_changes)
 
 TAP_TEST(a_budget_that_was_met_is_told_by_its_name)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     struct record record = {.type = RECORD_OVER_QUOTA, .store = store, .uid = OWNER};
     check_int(apply(named(record, "chat")), 0);
     check_str(core_find_event(core, core->next_event - 1)->pool, "chat");

@@ -84,8 +84,7 @@ static void start_with_weights(void)
 {
     uint64_t session;
 
-    core_start();
-    store = make_store("weights");
+    store = start_store();
     session = must_open(store, LOCK_WISH_RW, P1);
     require(add_memory(session, "a") == 0);
     allocation = out.serial;

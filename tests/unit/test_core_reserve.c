@@ -57,8 +57,7 @@ TAP_TEST(lock_and_memory_come_together)
 
 TAP_TEST(without_the_memory_the_lock_is_not_taken)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t ctl = open_ctl(store, P1);
 
     FREE(3);
@@ -75,8 +74,7 @@ TAP_TEST(without_the_memory_the_lock_is_not_taken)
 
 TAP_TEST(without_the_lock_no_memory_is_set_aside)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t ctl = open_ctl(store, P1);
 
     must_open(store, LOCK_WISH_RW, P2);
@@ -92,8 +90,7 @@ TAP_TEST(without_the_lock_no_memory_is_set_aside)
 
 TAP_TEST(readers_reserve_nothing)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t ctl = open_ctl(store, P1);
 
     check_int(apply((struct record){.type = RECORD_ACQUIRE,
@@ -149,8 +146,7 @@ TAP_TEST(one_that_waits_for_its_lock_holds_no_reservation_off)
 
 TAP_TEST(who_reserves_nothing_passes_one_that_waits_for_memory)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t ctl = open_ctl(store, P1);
 
     FREE(0);
@@ -167,8 +163,7 @@ TAP_TEST(who_reserves_nothing_passes_one_that_waits_for_memory)
 
 TAP_TEST(one_that_has_memory_and_waits_for_its_lock_holds_readers_off)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t ctl = open_ctl(store, P1);
 
     must_open(store, LOCK_WISH_RO, P2);
@@ -278,8 +273,7 @@ TAP_TEST(the_deadline_of_a_reservation_runs_while_it_waits_for_memory)
 
 TAP_TEST(a_writer_changes_what_is_set_aside_for_it_within_what_is_free)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t file = out.file;
 
@@ -301,8 +295,7 @@ TAP_TEST(a_writer_changes_what_is_set_aside_for_it_within_what_is_free)
 
 TAP_TEST(only_writers_change_what_is_set_aside)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1);
 
     check_int(apply((struct record){.type = RECORD_RESERVE, .session = session}), -ENOLCK);

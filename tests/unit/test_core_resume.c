@@ -183,8 +183,7 @@ static int revoke(uint64_t session, uint32_t flags)
 
 TAP_TEST(a_session_that_was_revoked_and_waited_for_transfers_is_over)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1), file = out.file, events;
 
     check_int(revoke(session, CORE_END_LINGER), 0);
@@ -205,8 +204,7 @@ TAP_TEST(a_session_that_was_revoked_and_waited_for_transfers_is_over)
 
 TAP_TEST(a_session_that_was_revoked_outlives_its_files_until_its_transfers_have_ended)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1), file = out.file;
 
     require(revoke(session, CORE_END_LINGER) == 0);
@@ -218,8 +216,7 @@ TAP_TEST(a_session_that_was_revoked_outlives_its_files_until_its_transfers_have_
 
 TAP_TEST(a_writer_that_waited_for_transfers_has_aborted_and_who_comes_back_is_granted)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1), file = out.file, waiter;
 
     require(add_memory(session, "w") == 0);
@@ -329,8 +326,7 @@ TAP_TEST(memory_that_a_session_gives_back_is_granted_to_who_comes_back_for_it)
 
 TAP_TEST(each_time_is_counted_and_told)
 {
-    core_start();
-    make_store("weights");
+    start_store();
     for (uint64_t i = 1; i <= 3; i++) {
         uint64_t events = core->next_event;
 

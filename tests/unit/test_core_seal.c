@@ -238,8 +238,7 @@ TAP_TEST(a_layout_that_could_not_be_committed_is_not_sealed)
 
 TAP_TEST(what_was_committed_can_be_sealed_and_is_committed_no_more)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1), file = out.file;
 
     check_int(seal(session), 0);
@@ -324,8 +323,7 @@ TAP_TEST(nobody_gets_a_session_behind_a_fence_and_other_stores_go_on)
 
 TAP_TEST(a_store_that_comes_later_gets_no_name_that_is_fenced)
 {
-    core_start();
-    make_committed("weights", NULL);
+    start_committed(NULL);
     uint64_t other = make_committed("other", NULL);
 
     check_int(fence(CORE_FENCE_ON, "weights", "kv_cache", 1), 0);
@@ -341,8 +339,7 @@ TAP_TEST(a_store_that_comes_later_gets_no_name_that_is_fenced)
 
 TAP_TEST(a_fence_is_around_two_names_that_stores_may_have)
 {
-    core_start();
-    make_committed("weights", NULL);
+    start_committed(NULL);
     check_int(fence(CORE_FENCE_ON, "weights", "weights", 1), -EINVAL);
     check_int(fence(CORE_FENCE_ON, "", "weights", 1), -EINVAL);
     check_int(fence(CORE_FENCE_ON, "weights", "a/b", 1), -EINVAL);
@@ -353,8 +350,7 @@ TAP_TEST(a_fence_is_around_two_names_that_stores_may_have)
 
 TAP_TEST(a_fence_is_resolved_by_its_token_alone_and_again_in_the_same_way_only)
 {
-    core_start();
-    make_committed("weights", NULL);
+    start_committed(NULL);
     check_int(resolve(CORE_FENCE_ABORT, 1), -ESTALE);
     check_int(fence(CORE_FENCE_ON, "weights", "", 1), 0);
     check_int(fence(CORE_FENCE_ON, "weights", "", 2), -EBUSY);
@@ -376,8 +372,7 @@ TAP_TEST(who_waits_to_read_does_not_hold_a_fence_up_and_is_turned_away)
 
 TAP_TEST(what_is_fenced_is_not_drained_and_what_is_drained_not_fenced)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
 
     check_int(fence(CORE_FENCE_ON, "weights", "", 1), 0);
     check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}), -EBUSY);

@@ -42,8 +42,7 @@ TAP_TEST(a_stores_name_is_a_directorys)
 
 TAP_TEST(a_store_in_use_is_not_removed)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1);
     uint64_t file = out.file;
     check_int(remove_store(store), -EBUSY);
@@ -70,8 +69,7 @@ static int remove_unused(uint64_t store, uint64_t ctl)
 
 TAP_TEST(a_store_that_others_use_or_used_is_not_removed_as_unused)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t ctl = open_ctl(store, P1);
     uint64_t session = must_open(store, LOCK_WISH_RW, P2);
     uint64_t file = out.file;
@@ -140,8 +138,7 @@ TAP_TEST(a_rename_replaces_an_empty_store_only)
 
 TAP_TEST(the_version_counts_what_state_shows)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     check_int(core_find_store(core, store)->version, 0);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(core_find_store(core, store)->version, 1);
@@ -159,8 +156,7 @@ TAP_TEST(the_version_counts_what_state_shows)
 
 TAP_TEST(a_created_allocation_is_bound_to_the_file_that_creates_it)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     check_int(apply(lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RW, P1)), 0);
     uint64_t file = out.file, session = out.session;
     struct record bind = {.type = RECORD_FILE_BIND, .file = file, .serial = 4711};
@@ -177,8 +173,7 @@ TAP_TEST(a_created_allocation_is_bound_to_the_file_that_creates_it)
 
 TAP_TEST(attributes_change_one_by_one)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     struct record record = {.type = RECORD_STORE_ATTR,
                             .store = store,
                             .flags = CORE_ATTR_MODE | CORE_ATTR_UID,
@@ -197,8 +192,7 @@ TAP_TEST(attributes_change_one_by_one)
 
 TAP_TEST(the_ring_of_events_overwrites_the_oldest)
 {
-    core_start();
-    make_store("weights");
+    start_store();
     for (int i = 0; i < 20; i++)
         check_int(rename_store(core_find_store_name(core, i % 2 ? "b" : "weights")->id,
                                i % 2 ? "weights" : "b", 0),
@@ -250,8 +244,7 @@ TAP_TEST(a_store_remembers_its_writers_whoever_else_comes_and_whatever_it_is_cal
 
 TAP_TEST(the_newest_of_a_history_are_kept)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
 
     for (size_t i = 0; i < CORE_HISTORY_EVENTS / 2 + 1; i++) {
         uint64_t session = must_open(store, LOCK_WISH_RW, P1);
@@ -269,8 +262,7 @@ TAP_TEST(the_newest_of_a_history_are_kept)
 
 TAP_TEST(unknown_records_and_kinds_are_einval)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     check_int(core_apply(core, &(struct record){.type = RECORD_TYPE_COUNT}, NULL), -EINVAL);
     check_int(core_apply(core, &(struct record){.type = 0}, NULL), -EINVAL);
     check_int(open_file(store, CORE_KIND_NONE, 0, 0, 0, P1), -EINVAL);
@@ -313,8 +305,7 @@ static int end_move(uint64_t store)
 
 TAP_TEST(a_store_has_moved_when_its_place_has_changed)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     const struct core_places *places = &core_find_store(core, store)->places;
     check_int(places->moved_ms, 0);
     pass(10);
@@ -343,8 +334,7 @@ static int end_look(uint64_t store)
 
 TAP_TEST(a_copy_that_is_looked_at_is_where_the_store_is_when_it_is_well)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     const struct core_places *places = &core_find_store(core, store)->places;
     require(order(store, CORE_PLACE_DISK, CORE_MOVE_VERIFY) == 0);
     check_int(end_look(store), -EINVAL); /* there was none to look at */

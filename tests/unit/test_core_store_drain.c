@@ -26,8 +26,7 @@ static int try_lock(uint64_t store, enum lock_wish wish)
 
 TAP_TEST(who_asks_for_a_draining_store_waits_and_is_granted_when_it_serves_again)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
 
     check_int(drain(store, 0), 0);
     check_int(last_event(), CORE_EVENT_STORE_DRAINING);
@@ -54,8 +53,7 @@ TAP_TEST(a_draining_store_is_brought_for_nobody_until_it_serves_again)
 
 TAP_TEST(who_may_not_wait_for_a_draining_store_is_told_to_try_again)
 {
-    core_start();
-    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t serial, store = start_committed(&serial);
     struct record record = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RO, P1);
 
     record.serial = serial;
@@ -96,8 +94,7 @@ TAP_TEST(a_drain_is_of_its_store_alone)
 
 TAP_TEST(holders_are_told_the_deadline_by_event_and_by_what_polls_the_state)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t version = core_find_store(core, store)->version;
 
     check_int(drain(store, 5000), 0);
@@ -118,8 +115,7 @@ TAP_TEST(holders_are_told_the_deadline_by_event_and_by_what_polls_the_state)
 
 TAP_TEST(a_waiter_still_meets_its_deadline_and_keeps_its_place_while_a_store_drains)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     struct record record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RO, P1);
 
     record.deadline_ms = now + 100;
@@ -132,8 +128,7 @@ TAP_TEST(a_waiter_still_meets_its_deadline_and_keeps_its_place_while_a_store_dra
 
 TAP_TEST(a_drained_store_that_nobody_holds_can_be_renamed_and_removed)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
 
     check_int(drain(store, 0), 0);
     check_int(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = store}, "other")),
@@ -182,8 +177,7 @@ TAP_TEST(what_is_set_aside_for_others_does_not_wait_for_a_writer_that_a_drain_ho
 
 TAP_TEST(a_drain_comes_back_with_the_state)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint8_t *bytes;
     size_t size;
     struct core *back;
@@ -204,8 +198,7 @@ TAP_TEST(a_drain_is_found_by_its_token_until_the_store_serves)
     static const uint8_t none[16];
     struct record record = {.type = RECORD_STORE_DRAIN, .process = P1, .uid = 7, .bytes16 = {5}};
 
-    core_start();
-    record.store = make_store("weights");
+    record.store = start_store();
     check_int(drain(make_store("other"), 0), 0);
     check(core_find_drained(core, record.bytes16) == NULL);
     check(core_find_drained(core, none) == NULL);

@@ -20,8 +20,7 @@ static int use_ticket(uint8_t secret, uint32_t uid)
 
 TAP_TEST(a_ticket_is_used_once_by_its_uid)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1);
     check_int(apply(ticket_record(out.file, 1)), 0);
     check_int(out.count, 1);
@@ -38,8 +37,7 @@ TAP_TEST(a_ticket_is_used_once_by_its_uid)
 
 TAP_TEST(a_ticket_expires)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     must_open(store, LOCK_WISH_RO, P1);
     check_int(apply(ticket_record(out.file, 1)), 0);
     check_int(core_next_moment(core, now), now + CORE_TICKET_MS);
@@ -53,8 +51,7 @@ TAP_TEST(a_ticket_expires)
 
 TAP_TEST(a_ticket_ends_with_its_session)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1);
     uint64_t file = out.file;
     check_int(apply(ticket_record(file, 1)), 0);
@@ -67,8 +64,7 @@ TAP_TEST(a_ticket_ends_with_its_session)
 
 TAP_TEST(a_writable_ticket_needs_a_writer_and_ends_the_rollback)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     struct record record;
     must_open(store, LOCK_WISH_RO, P1);
     record = ticket_record(out.file, 1);
@@ -90,8 +86,7 @@ TAP_TEST(a_writable_ticket_needs_a_writer_and_ends_the_rollback)
 
 TAP_TEST(a_writable_ticket_of_new_memory_keeps_the_rollback)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     struct record record = ticket_record(out.file, 1);
     record.flags = CORE_TICKET_WRITABLE;
@@ -108,8 +103,7 @@ TAP_TEST(a_writable_ticket_of_new_memory_keeps_the_rollback)
 
 TAP_TEST(a_ticket_names_ranks_that_exist_and_have_memory)
 {
-    core_start();
-    uint64_t store = make_committed("weights", NULL);
+    uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     struct record record = ticket_record(out.file, 1);
     record.offset = 2;

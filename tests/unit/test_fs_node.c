@@ -135,8 +135,7 @@ TAP_TEST(nodes_in_by_id_are_gone_with_the_id)
 
 TAP_TEST(the_top_has_its_files_and_stores)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     check_int(must_find(root_id(), "device").kind, NODE_DEVICE);
     check_int(must_find(root_id(), "events").kind, NODE_EVENTS);
     check_int(must_find(root_id(), "metrics").kind, NODE_METRICS);
@@ -160,8 +159,7 @@ TAP_TEST(the_socket_is_there_when_it_is_bound)
 
 TAP_TEST(the_files_of_a_store_follow_its_mode)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     struct record attr = {.type = RECORD_STORE_ATTR, .store = store, .flags = CORE_ATTR_MODE};
     uint64_t parent = node_make_id(NODE_STORE, store);
     attr.mode = 0750;
@@ -182,8 +180,7 @@ TAP_TEST(the_files_of_a_store_follow_its_mode)
 
 TAP_TEST(names_of_the_wrong_form_are_told_from_those_that_are_not_there)
 {
-    core_start();
-    uint64_t store = make_store("weights");
+    uint64_t store = start_store();
     uint64_t metadata = node_make_id(NODE_METADATA, store);
     char longest[258];
     struct node node;
