@@ -95,6 +95,19 @@ __attribute__((unused)) static void init_memory(struct gfs_memory *memory, int o
     gfs_memory_init(memory, &gfs_memory_cuda, (const uint8_t *)uuid.bytes, PIECE);
 }
 
+__attribute__((unused)) static void begin_memory(struct gfs_memory *memory, int ordinal,
+                                                 const char *control)
+{
+    begin(control);
+    init_memory(memory, ordinal);
+}
+
+__attribute__((unused)) static void end_memory(struct gfs_memory *memory)
+{
+    gfs_memory_close(memory);
+    fake_cuda_remove();
+}
+
 __attribute__((unused)) static void fill_range(struct gfs_memory *memory, struct gfs_range *range,
                                                const int *fds, size_t count,
                                                enum gmsfs_access access)

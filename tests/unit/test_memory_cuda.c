@@ -9,16 +9,14 @@ TAP_TEST(device_is_found_by_uuid_and_a_stranger_is_none)
     static const uint8_t stranger[16] = {1};
     struct gfs_memory memory;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     gfs_memory_init(&memory, &gfs_memory_cuda, stranger, PIECE);
     check_int(gfs_memory_enter(&memory, 0, &scope), -ENODEV);
     check(strstr(memory.error, "CUDA_VISIBLE_DEVICES") != NULL);
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 TAP_TEST(primary_context_is_kept_from_first_use_to_close)
@@ -26,8 +24,7 @@ TAP_TEST(primary_context_is_kept_from_first_use_to_close)
     struct drv_context *current = (struct drv_context *)1;
     struct gfs_memory memory;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     check(!has_context());
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check(has_context());
@@ -45,8 +42,7 @@ TAP_TEST(callers_context_is_used_where_there_is_one)
     struct drv_context *context, *current = NULL;
     struct gfs_memory memory;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     require(cu->cuDevicePrimaryCtxRetain(&context, 0) == DRV_SUCCESS);
     cu->cuCtxPushCurrent_v2(context);
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -68,8 +64,7 @@ TAP_TEST(range_takes_one_access_call_and_no_handle_stays)
     struct gfs_memory memory;
     int fds[5];
 
-    begin("fail cuMemSetAccess 1 2\n");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "fail cuMemSetAccess 1 2\n");
     for (int i = 0; i < 5; i++)
         fds[i] = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -80,8 +75,7 @@ TAP_TEST(range_takes_one_access_call_and_no_handle_stays)
     gfs_range_cancel(&memory, &range);
     check_int(used_bytes(), 0);
     gfs_memory_leave(&scope);
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 TAP_TEST(readers_may_not_write_and_writers_may_until_they_publish)
@@ -90,8 +84,7 @@ TAP_TEST(readers_may_not_write_and_writers_may_until_they_publish)
     struct gfs_memory memory;
     int fd;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     fd = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
@@ -116,8 +109,7 @@ TAP_TEST(unmapped_range_pins_nothing_and_its_addresses_come_back)
     struct gfs_memory memory;
     int fds[2];
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     fds[0] = create_exported();
     fds[1] = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -134,8 +126,7 @@ TAP_TEST(unmapped_range_pins_nothing_and_its_addresses_come_back)
     close(fds[1]);
     check_int(used_bytes(), 0);
     gfs_memory_leave(&scope);
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 TAP_TEST(private_copy_is_writable_and_is_given_back)
@@ -145,8 +136,7 @@ TAP_TEST(private_copy_is_writable_and_is_given_back)
     struct gfs_copy copy = {0};
     int fd;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     fd = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
@@ -161,8 +151,7 @@ TAP_TEST(private_copy_is_writable_and_is_given_back)
     close(fd);
     check_int(used_bytes(), 0);
     gfs_memory_leave(&scope);
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */

@@ -39,8 +39,7 @@ TAP_TEST(primary_context_is_not_kept_for_a_thread_that_works_in_another)
     struct drv_context *own, *primary;
     struct gfs_memory memory;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     primary = retain_and_push();
     pop();
     require(create_context(&own, 0, 0) == DRV_SUCCESS);
@@ -61,8 +60,7 @@ TAP_TEST(reset_of_the_primary_context_takes_nothing_of_others_at_close)
     drv_pointer strangers[STRANGERS];
     struct gfs_memory memory;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
     check_int(reset_primary(0), DRV_SUCCESS);
@@ -83,8 +81,7 @@ TAP_TEST(reset_of_the_primary_context_is_survived)
     struct gfs_memory memory;
     int fd;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     fd = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
@@ -106,8 +103,7 @@ TAP_TEST(full_device_after_a_reset_takes_nothing_of_others)
     drv_pointer strangers[STRANGERS];
     struct gfs_memory memory;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
     check_int(reset_primary(0), DRV_SUCCESS);
@@ -134,8 +130,7 @@ TAP_TEST(private_copy_of_a_context_that_is_gone_is_gone)
     struct gfs_copy copy;
     int fd;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     fd = create_exported();
     require(create_context(&own, 0, 0) == DRV_SUCCESS);
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -200,8 +195,7 @@ TAP_TEST(a_scope_ends_with_its_block_however_that_is_left)
     enum drv_capture_mode mode = DRV_CAPTURE_MODE_THREAD_LOCAL;
     struct gfs_memory memory;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     require(cu->cuThreadExchangeStreamCaptureMode(&mode) == DRV_SUCCESS);
     check_int(enter_and_return_early(&memory), -EINTR);
     check(memory.scope == NULL);
@@ -213,8 +207,7 @@ TAP_TEST(a_scope_ends_with_its_block_however_that_is_left)
     check_int(enter_and_return_early(&memory), -EIO);
     check_thread_is_as_before();
     require(fake_cuda_control(""));
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 TAP_TEST(a_scope_that_is_left_by_hand_does_not_end_twice)
@@ -222,8 +215,7 @@ TAP_TEST(a_scope_that_is_left_by_hand_does_not_end_twice)
     enum drv_capture_mode mode = DRV_CAPTURE_MODE_THREAD_LOCAL;
     struct gfs_memory memory;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     require(cu->cuThreadExchangeStreamCaptureMode(&mode) == DRV_SUCCESS);
     {
         GFS_SCOPE(never);
@@ -236,6 +228,5 @@ TAP_TEST(a_scope_that_is_left_by_hand_does_not_end_twice)
         gfs_memory_leave(&inner);
     }
     check_thread_is_as_before();
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }

@@ -81,8 +81,7 @@ TAP_TEST(rights_are_changed_for_the_devices_let_in_at_mapping)
     struct gfs_memory memory;
     int fd;
 
-    begin("devices 3\n");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "devices 3\n");
     name_devices(&memory, (const drv_device[]){1, 0, 1}, 3);
     fd = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -99,6 +98,5 @@ TAP_TEST(rights_are_changed_for_the_devices_let_in_at_mapping)
     check_int(rights_of(2, range.base), DRV_ACCESS_NONE);
     gfs_range_cancel(&memory, &range);
     gfs_memory_leave(&scope);
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }

@@ -38,8 +38,7 @@ TAP_TEST(blocking_stream_that_captures_is_busy_and_stays_whole)
     struct gfs_memory memory;
     struct capture capture;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     capture = start_capture(DRV_STREAM_DEFAULT);
     check_int(gfs_memory_enter(&memory, 0, &scope), -EBUSY);
     check_int(gfs_memory_enter(&memory, 1, &scope), 0); /* as gmsfs_close must */
@@ -48,8 +47,7 @@ TAP_TEST(blocking_stream_that_captures_is_busy_and_stays_whole)
     check(end_capture_whole(&capture));
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 TAP_TEST(named_stream_that_captures_is_busy)
@@ -58,16 +56,14 @@ TAP_TEST(named_stream_that_captures_is_busy)
     struct gfs_memory memory;
     struct capture capture;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     capture = start_capture(DRV_STREAM_NON_BLOCKING);
     streams[0] = capture.stream;
     memory.wishes.streams = streams;
     memory.wishes.stream_count = 1;
     check_int(gfs_memory_enter(&memory, 0, &scope), -EBUSY);
     check(end_capture_whole(&capture));
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 /* An unannounced capture is not noticed, and mappings do not harm it either. */
@@ -78,8 +74,7 @@ TAP_TEST(mapping_breaks_no_capture_that_it_does_not_know)
     struct capture capture;
     int fd;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     fd = create_exported();
     capture = start_capture(DRV_STREAM_NON_BLOCKING);
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -114,8 +109,7 @@ static void check_work_is_waited_for(unsigned capture_flags, int is_named)
     void *streams[2];
     int fd;
 
-    begin("lazy 1\n");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "lazy 1\n");
     fd = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
@@ -154,15 +148,13 @@ TAP_TEST(full_device_is_given_back_without_breaking_a_capture)
     struct gfs_memory memory;
     struct capture capture;
 
-    begin("fail cuMemAlloc_v2 2\n");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "fail cuMemAlloc_v2 2\n");
     capture = start_capture(DRV_STREAM_DEFAULT);
     check_int(gfs_memory_enter(&memory, 1, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
     gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 static int count_call(void *context)
@@ -176,8 +168,7 @@ TAP_TEST(callers_way_to_synchronise_replaces_ours)
     struct gfs_memory memory;
     int calls = 0;
 
-    begin("fail cuMemFree_v2 1\n");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "fail cuMemFree_v2 1\n");
     memory.wishes.synchronise = count_call;
     memory.wishes.synchronise_context = &calls;
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -187,8 +178,7 @@ TAP_TEST(callers_way_to_synchronise_replaces_ours)
     check_int(gfs_memory_synchronise(&memory), -EINVAL);
     check(strstr(memory.error, "cuMemFree") != NULL);
     gfs_memory_leave(&scope);
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 TAP_TEST(callers_way_to_synchronise_is_asked_while_a_stream_captures_too)
@@ -197,8 +187,7 @@ TAP_TEST(callers_way_to_synchronise_is_asked_while_a_stream_captures_too)
     struct capture capture;
     int calls = 0;
 
-    begin("");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "");
     memory.wishes.synchronise = count_call;
     memory.wishes.synchronise_context = &calls;
     capture = start_capture(DRV_STREAM_DEFAULT);
@@ -207,21 +196,18 @@ TAP_TEST(callers_way_to_synchronise_is_asked_while_a_stream_captures_too)
     check_int(calls, 1);
     gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 TAP_TEST(full_device_is_waited_for_all_the_same)
 {
     struct gfs_memory memory;
 
-    begin("fail cuMemAlloc_v2 2\n");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "fail cuMemAlloc_v2 2\n");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
     gfs_memory_leave(&scope);
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }
 
 /* The first cuMemAlloc is the anchor's. */
@@ -230,14 +216,12 @@ TAP_TEST(full_device_is_waited_for_without_breaking_a_capture)
     struct gfs_memory memory;
     struct capture capture;
 
-    begin("fail cuMemAlloc_v2 2 2\n");
-    init_memory(&memory, 0);
+    begin_memory(&memory, 0, "fail cuMemAlloc_v2 2 2\n");
     capture = start_capture(DRV_STREAM_NON_BLOCKING);
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
     check_str(memory.error, "");
     gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
-    gfs_memory_close(&memory);
-    fake_cuda_remove();
+    end_memory(&memory);
 }

@@ -19,8 +19,7 @@ static void make_piece(void)
 
 static void drop_piece(void)
 {
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 /* A descriptor as a client gets it. */
@@ -196,12 +195,9 @@ TAP_TEST(another_process_finds_out_what_is_final_and_what_is_immutable)
 
 TAP_TEST(a_spool_becomes_neither)
 {
-    struct vmm_piece spool;
+    struct vmm_piece spool = open_host_with(64 * MIB, 0, false);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 0, false, &spool) == 0);
     check_int(vmm_finish(vmm, &spool), -EINVAL);
     check_int(vmm_make_immutable(vmm, &spool), -EINVAL);
-    vmm_destroy(vmm, &spool);
-    vmm_close(vmm);
+    close_host(&spool);
 }

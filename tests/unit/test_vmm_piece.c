@@ -14,10 +14,8 @@
 
 TAP_TEST(created_piece_has_size_and_aligned_size)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 5 * MIB + 3, true);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 5 * MIB + 3, true, &piece) == 0);
     check_int(piece.size_bytes, 5 * MIB + 3);
     check_int(piece.aligned_bytes, 6 * MIB);
     check(piece.sealed);
@@ -30,64 +28,49 @@ TAP_TEST(created_piece_has_size_and_aligned_size)
 
 TAP_TEST(memory_is_committed_at_creation)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 5 * MIB, true);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 5 * MIB, true, &piece) == 0);
     check_int(committed_of(piece.fd), 6 * MIB);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(created_memory_is_zero_to_its_aligned_end)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(256 * MIB, 5 * MIB, true);
 
-    open_host(256 * MIB);
-    require(vmm_create(vmm, 5 * MIB, true, &piece) == 0);
     check(all_bytes_are(&piece, 0, 0, 6 * MIB));
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(large_piece_is_committed_over_several_chunks)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(GIB, 150 * MIB, true);
 
-    open_host(GIB);
-    require(vmm_create(vmm, 150 * MIB, true, &piece) == 0);
     check_int(committed_of(piece.fd), 150 * MIB);
     check_int(size_of(piece.fd), 150 * MIB);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(sealed_piece_cannot_be_resized)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 4 * MIB, true, &piece) == 0);
     check(ftruncate(piece.fd, 2 * MIB) < 0 && errno == EPERM);
     check(ftruncate(piece.fd, 8 * MIB) < 0 && errno == EPERM);
     check(fallocate(piece.fd, 0, 4 * MIB, 2 * MIB) < 0 && errno == EPERM);
     check_int(size_of(piece.fd), 4 * MIB);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(final_piece_takes_no_further_seals)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 4 * MIB, true, &piece) == 0);
     check_int(fcntl(piece.fd, F_GET_SEALS) & SIZE_SEALS, SIZE_SEALS);
     check_int(vmm_finish(vmm, &piece), 0);
     check_int(vmm_finish(vmm, &piece), 0);
     check(fcntl(piece.fd, F_ADD_SEALS, F_SEAL_WRITE) < 0 && errno == EPERM);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(mode_is_0)
@@ -101,63 +84,50 @@ TAP_TEST(mode_is_0)
     check_int(mode_of(piece.fd_readonly), 0);
     check_int(mode_of(spool.fd), 0);
     vmm_destroy(vmm, &piece);
-    vmm_destroy(vmm, &spool);
-    vmm_close(vmm);
+    close_host(&spool);
 }
 
 TAP_TEST(both_descriptors_close_on_exec)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 4 * MIB, true, &piece) == 0);
     check_int(fcntl(piece.fd, F_GETFD), FD_CLOEXEC);
     check_int(fcntl(piece.fd_readonly, F_GETFD), FD_CLOEXEC);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(readonly_descriptor_cannot_be_written)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 4 * MIB, true, &piece) == 0);
     check_int(fcntl(piece.fd_readonly, F_GETFL) & O_ACCMODE, O_RDONLY);
     check(write(piece.fd_readonly, "x", 1) < 0 && errno == EBADF);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(readonly_descriptor_cannot_be_mapped_writable_and_shared)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
     void *map;
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 4 * MIB, true, &piece) == 0);
     map = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, piece.fd_readonly, 0);
     check(map == MAP_FAILED && errno == EACCES);
     map = mmap(NULL, 4 * MIB, PROT_READ, MAP_SHARED, piece.fd_readonly, 0);
     require(map != MAP_FAILED);
     check(mprotect(map, 4 * MIB, PROT_READ | PROT_WRITE) < 0 && errno == EACCES);
     munmap(map, 4 * MIB);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(readonly_descriptor_shows_what_the_other_writes)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
     char text[6] = "";
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 4 * MIB, true, &piece) == 0);
     check_int(vmm_write(vmm, &piece, "hello", 5, 3 * MIB), 0);
     check_int(pread(piece.fd_readonly, text, 5, 3 * MIB), 5);
     check_str(text, "hello");
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 /* Returns the error of opening our own descriptor `fd` again for writing, as uid 65534. */
@@ -196,8 +166,7 @@ TAP_TEST(another_uid_cannot_reopen_a_readonly_descriptor_for_writing)
     require(open_to_all >= 0 && fchmod(open_to_all, 0666) == 0);
     check_int(reopen_as_nobody(open_to_all), 0);
     close(open_to_all);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(an_ordinary_user_can_make_pieces)
@@ -235,13 +204,10 @@ TAP_TEST(sealed_piece_of_size_0_is_einval)
 
 TAP_TEST(destroying_twice_is_harmless)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 2 * MIB, true);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 2 * MIB, true, &piece) == 0);
     vmm_destroy(vmm, &piece);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
     vmm_close(NULL);
 }
 
@@ -265,24 +231,19 @@ TAP_TEST(descriptors_do_not_leak_over_1000_cycles)
 
 TAP_TEST(spool_begins_empty_and_unsealed)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 0, false, &piece) == 0);
     check_int(piece.aligned_bytes, 0);
     check(!piece.sealed);
     check_int(size_of(piece.fd), 0);
     check_int(fcntl(piece.fd, F_GET_SEALS) & SIZE_SEALS, 0);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(grown_spool_is_committed_and_keeps_its_bytes)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 0, false, &piece) == 0);
     check_int(vmm_grow(vmm, &piece, 2 * MIB), 0);
     fill(&piece, 7, 0, 2 * MIB);
     check_int(vmm_grow(vmm, &piece, 6 * MIB), 0);
@@ -290,21 +251,17 @@ TAP_TEST(grown_spool_is_committed_and_keeps_its_bytes)
     check_int(committed_of(piece.fd), 6 * MIB);
     check(all_bytes_are(&piece, 7, 0, 2 * MIB));
     check(all_bytes_are(&piece, 0, 2 * MIB, 6 * MIB));
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(growing_to_less_changes_nothing)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 0, false, &piece) == 0);
     check_int(vmm_grow(vmm, &piece, 4 * MIB), 0);
     check_int(vmm_grow(vmm, &piece, 2 * MIB), 0);
     check_int(piece.aligned_bytes, 4 * MIB);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(growing_a_sealed_piece_or_by_odd_bytes_is_einval)
@@ -317,16 +274,13 @@ TAP_TEST(growing_a_sealed_piece_or_by_odd_bytes_is_einval)
     check_int(vmm_grow(vmm, &piece, 4 * MIB), -EINVAL);
     check_int(vmm_grow(vmm, &spool, MIB), -EINVAL);
     vmm_destroy(vmm, &piece);
-    vmm_destroy(vmm, &spool);
-    vmm_close(vmm);
+    close_host(&spool);
 }
 
 TAP_TEST(sealed_spool_has_a_zero_tail)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 0, false, &piece) == 0);
     require(vmm_grow(vmm, &piece, 4 * MIB) == 0);
     fill(&piece, 9, 0, 4 * MIB);
     require(vmm_seal(vmm, &piece, 3 * MIB + 5) == 0);
@@ -334,91 +288,73 @@ TAP_TEST(sealed_spool_has_a_zero_tail)
     check_int(piece.aligned_bytes, 4 * MIB);
     check(all_bytes_are(&piece, 9, 0, 3 * MIB + 5));
     check(all_bytes_are(&piece, 0, 3 * MIB + 5, 4 * MIB));
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(sealed_spool_gives_back_what_it_does_not_need)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 0, false, &piece) == 0);
     require(vmm_grow(vmm, &piece, 16 * MIB) == 0);
     require(vmm_seal(vmm, &piece, 3 * MIB) == 0);
     check_int(piece.aligned_bytes, 4 * MIB);
     check_int(committed_of(piece.fd), 4 * MIB);
     check_int(size_of(piece.fd), 4 * MIB);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(sealed_spool_cannot_be_resized)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 0, false, &piece) == 0);
     require(vmm_grow(vmm, &piece, 4 * MIB) == 0);
     require(vmm_seal(vmm, &piece, 4 * MIB) == 0);
     check(piece.sealed);
     check_int(fcntl(piece.fd, F_GET_SEALS) & SIZE_SEALS, SIZE_SEALS);
     check(ftruncate(piece.fd, 2 * MIB) < 0 && errno == EPERM);
     check(ftruncate(piece.fd, 8 * MIB) < 0 && errno == EPERM);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(sealing_twice_or_beyond_the_memory_is_einval)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 0, false, &piece) == 0);
     require(vmm_grow(vmm, &piece, 4 * MIB) == 0);
     check_int(vmm_seal(vmm, &piece, 4 * MIB + 1), -EINVAL);
     check_int(vmm_seal(vmm, &piece, UINT64_MAX), -EINVAL);
     check_int(vmm_seal(vmm, &piece, 4 * MIB), 0);
     check_int(vmm_seal(vmm, &piece, 4 * MIB), -EINVAL);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
 TAP_TEST(whole_ranges_are_written_and_read)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 8 * MIB, true);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 8 * MIB, true, &piece) == 0);
     write_and_read_back(&piece, 0, 8 * MIB);
     write_and_read_back(&piece, 1, 1);
     write_and_read_back(&piece, 4095, 8193);
     write_and_read_back(&piece, 8 * MIB - 3, 3);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(transfer_of_nothing_is_done)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 2 * MIB, true);
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 2 * MIB, true, &piece) == 0);
     check_int(vmm_read(vmm, &piece, NULL, 0, 2 * MIB), 0);
     check_int(vmm_write(vmm, &piece, NULL, 0, 0), 0);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(transfer_beyond_the_memory_is_einval)
 {
-    struct vmm_piece piece;
+    struct vmm_piece piece = open_host_with(64 * MIB, 2 * MIB, true);
     char byte = 0;
 
-    open_host(64 * MIB);
-    require(vmm_create(vmm, 2 * MIB, true, &piece) == 0);
     check_int(vmm_read(vmm, &piece, &byte, 1, 2 * MIB), -EINVAL);
     check_int(vmm_write(vmm, &piece, &byte, 1, UINT64_MAX), -EINVAL);
     check_int(vmm_write(vmm, &piece, &byte, 4 * MIB, 0), -EINVAL);
@@ -436,7 +372,6 @@ TAP_TEST(transfer_to_a_bad_address_is_efault)
     open_host(64 * MIB);
     require(vmm_create(vmm, 2 * MIB, true, &piece) == 0);
     check_int(vmm_read(vmm, &piece, hole, MIB, 0), -EFAULT);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
     munmap(hole, MIB);
 }

@@ -78,8 +78,7 @@ TAP_TEST(a_page_that_cannot_be_read_fails_the_sum)
     check_int(vmm_sum(vmm, &cut, 0, 2 * MIB, sum), 0);
     check_int(vmm_sum(vmm, &cut, 0, 4 * MIB, sum), -EIO);
     close(cut.fd_readonly);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(spool_that_cannot_grow_stays_as_it_was)
@@ -142,8 +141,7 @@ TAP_TEST(storm_of_signals_does_not_stop_creation)
     setitimer(ITIMER_REAL, &never, NULL);
     sigaction(SIGALRM, &before, NULL);
     check_int(committed_of(piece.fd), 192 * MIB);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(file_size_limit_is_efbig_and_no_signal)
@@ -159,8 +157,7 @@ TAP_TEST(file_size_limit_is_efbig_and_no_signal)
     check_int(vmm_create(vmm, 4 * MIB, true, &piece), -EFBIG);
     check_int(vmm_create(vmm, 2 * MIB, true, &piece), 0);
     require(setrlimit(RLIMIT_FSIZE, &before) == 0);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 /* Limits the process to `more` descriptors beyond the open ones. */
@@ -291,8 +288,7 @@ TAP_TEST(huge_pages_are_written_and_read)
     write_and_read_back(&piece, 0, 8 * MIB);
     write_and_read_back(&piece, 2 * MIB - 1, 2);
     write_and_read_back(&piece, 3 * MIB, 4 * MIB + 7);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(huge_piece_is_sealed_and_of_mode_0)
@@ -307,8 +303,7 @@ TAP_TEST(huge_piece_is_sealed_and_of_mode_0)
     check_int(fcntl(piece.fd, F_GET_SEALS) & SIZE_SEALS, SIZE_SEALS);
     check(ftruncate(piece.fd, 2 * MIB) < 0 && errno == EPERM);
     check_int(committed_of(piece.fd), 4 * MIB);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(huge_spool_has_a_zero_tail)
@@ -326,8 +321,7 @@ TAP_TEST(huge_spool_has_a_zero_tail)
     check_int(size_of(piece.fd), 4 * MIB);
     check(all_bytes_are(&piece, 9, 0, 3 * MIB + 5));
     check(all_bytes_are(&piece, 0, 3 * MIB + 5, 4 * MIB));
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }
 
 TAP_TEST(exhausted_pool_of_huge_pages_is_enomem_and_keeps_the_spool)
@@ -346,6 +340,5 @@ TAP_TEST(exhausted_pool_of_huge_pages_is_enomem_and_keeps_the_spool)
     check_int(size_of(piece.fd), 2 * MIB);
     check(all_bytes_are(&piece, 3, 0, 2 * MIB));
     check_int(free_huge_bytes(), free_bytes - 2 * MIB);
-    vmm_destroy(vmm, &piece);
-    vmm_close(vmm);
+    close_host(&piece);
 }

@@ -46,6 +46,23 @@ __attribute__((unused)) static void open_host(uint64_t size_bytes)
     require(try_open((struct vmm_options){.backend = "host", .size_bytes = size_bytes}) == 0);
 }
 
+/* Opens real memory and allocates a piece; `seal` as vmm_create takes it. */
+__attribute__((unused)) static struct vmm_piece open_host_with(uint64_t size_bytes, uint64_t bytes,
+                                                               bool seal)
+{
+    struct vmm_piece piece;
+
+    open_host(size_bytes);
+    require(vmm_create(vmm, bytes, seal, &piece) == 0);
+    return piece;
+}
+
+__attribute__((unused)) static void close_host(struct vmm_piece *piece)
+{
+    vmm_destroy(vmm, piece);
+    vmm_close(vmm);
+}
+
 /* A machine of 64 GiB of which `left_bytes` may be committed. meminfo's unit is KiB: one more, for
  * the reserve is none of whole KiB. */
 __attribute__((unused)) static void open_short_host(uint64_t left_bytes)
