@@ -15,20 +15,28 @@
 #define ALIGN_UP   ((size_t)2 << 20)
 #define NO_PEERS   LAZY "peers 0\n"
 #define MOST_TICKS 1000000
+#define HOST       2u /* a place; the others are GPUs */
+#define PLACES     3u
 
 static const uint64_t sizes[ITEMS] = {1, LARGE, 3000000, 2, 0, 5, 6, 4096, WORK_PIECE_BYTES + 1};
 
 /* One store's memory on a GPU, or on the host. */
 struct side {
     struct gmsfs_mapping mappings[ITEMS];
+    size_t place;
     int fds[ITEMS]; /* of host memory */
 };
 
-struct copy {
-    struct side *sides; /* of the targets */
+/* One copy, from `source` to the first of `sides`. */
+static struct {
+    struct staging *staging;
+    struct staging_memory memory[PLACES];
+    struct side source, sides[3];
+    struct spread_target targets[3];
+    struct spread spread;
     int ticks_left;
-    int flags; /* of fcntl: opened so again */
-};
+    int flags; /* of open(2) of a target's file */
+} copy;
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
@@ -51,10 +59,10 @@ static void map_gpu(struct gmsfs_mapping *mapping, int ordinal, uint64_t size_by
     mapping->aligned_bytes = bytes;
 }
 
-static void make_gpu(struct side *side, int ordinal)
+static void make_gpu(struct side *side)
 {
     for (size_t i = 0; i < ITEMS; i++)
-        map_gpu(&side->mappings[i], ordinal, sizes[i]);
+        map_gpu(&side->mappings[i], (int)side->place, sizes[i]);
 }
 
 static void make_host(struct side *side)
@@ -104,16 +112,33 @@ static void drop_host(const struct side *side)
     }
 }
 
+static void drop(const struct side *side)
+{
+    if (side->place == HOST)
+        drop_host(side);
+    else
+        drop_gpu(side);
+}
+
+static void make(struct side *side, size_t place)
+{
+    side->place = place;
+    if (place == HOST)
+        make_host(side);
+    else
+        make_gpu(side);
+}
+
 /* ---- one copy ------------------------------------------------------------------------------ */
 
 static int get_files(void *context, size_t target, size_t item, size_t count, int *fds)
 {
-    const struct copy *copy = context;
     char path[64];
 
+    (void)context;
     for (size_t i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", copy->sides[target].fds[item + i]);
-        fds[i] = open(path, copy->flags | O_CLOEXEC);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", copy.sides[target].fds[item + i]);
+        fds[i] = open(path, copy.flags | O_CLOEXEC);
         require(fds[i] >= 0);
     }
     return 0;
@@ -121,177 +146,140 @@ static int get_files(void *context, size_t target, size_t item, size_t count, in
 
 static int count_tick(void *context, uint64_t done_bytes)
 {
-    struct copy *copy = context;
-
+    (void)context;
     (void)done_bytes;
-    return copy->ticks_left-- > 0 ? 0 : -ECANCELED;
+    return copy.ticks_left-- > 0 ? 0 : -ECANCELED;
 }
 
-static struct spread make_spread(struct staging *staging, const struct staging_memory *from,
-                                 const struct side *source, struct copy *copy)
+/* The copy takes its bytes from this side. */
+static void copy_from(const struct side *source)
 {
-    return (struct spread){.staging = staging,
-                           .from = from,
-                           .items = source->mappings,
-                           .item_bytes = sizes,
-                           .item_count = ITEMS,
-                           .threads = 2,
-                           .at_once = 4,
-                           .get = get_files,
-                           .tick = count_tick,
-                           .context = copy};
+    copy.spread = (struct spread){.staging = copy.staging,
+                                  .from = &copy.memory[source->place],
+                                  .items = source->mappings,
+                                  .item_bytes = sizes,
+                                  .item_count = ITEMS,
+                                  .threads = 2,
+                                  .at_once = 4,
+                                  .targets = copy.targets,
+                                  .get = get_files,
+                                  .tick = count_tick};
 }
 
-static void open_host(struct staging *staging, struct staging_memory *memory)
+/* Begins a copy from a store at this place. */
+static void begin_copy(const char *control, size_t place)
 {
     static const uint8_t none[16];
     struct failure failure;
 
-    require(staging_open_memory(staging, GMSFS_MEMORY_HOST, none, "host", memory, &failure) == 0);
+    memset(&copy, 0, sizeof copy);
+    copy.ticks_left = MOST_TICKS;
+    copy.flags = O_RDWR;
+    copy.staging = begin(control, copy.memory);
+    require(staging_open_memory(copy.staging, GMSFS_MEMORY_HOST, none, "host", &copy.memory[HOST],
+                                &failure) == 0);
+    make(&copy.source, place);
+    put_bytes(&copy.source);
+    copy_from(&copy.source);
+}
+
+static void add_target(size_t place, bool by_engine)
+{
+    struct side *side = &copy.sides[copy.spread.target_count];
+
+    make(side, place);
+    copy.targets[copy.spread.target_count++] = (struct spread_target){
+        &copy.memory[place], place == HOST ? NULL : side->mappings, by_engine};
+}
+
+static void check_targets(void)
+{
+    for (size_t i = 0; i < copy.spread.target_count; i++)
+        check(are_same(&copy.source, &copy.sides[i]));
+}
+
+static void end_copy(void)
+{
+    for (size_t i = 0; i < copy.spread.target_count; i++)
+        drop(&copy.sides[i]);
+    drop(&copy.source);
+    end(copy.staging);
 }
 
 /* ---- the copy engines ------------------------------------------------------------------------ */
 
 TAP_TEST(the_engines_pass_blocks_along_a_chain_and_no_byte_comes_to_the_host)
 {
-    struct staging_memory memory[2];
-    struct staging *staging = begin(LAZY, memory);
-    struct side source, sides[3];
-    struct copy copy = {.sides = sides, .ticks_left = MOST_TICKS};
-    struct spread_target targets[] = {{&memory[1], sides[0].mappings, true},
-                                      {&memory[1], sides[1].mappings, true},
-                                      {&memory[0], sides[2].mappings, true}};
-    struct spread spread = make_spread(staging, &memory[0], &source, &copy);
-
-    make_gpu(&source, 0);
-    put_bytes(&source);
-    for (int i = 0; i < 3; i++)
-        make_gpu(&sides[i], i < 2);
-    spread.targets = targets;
-    spread.target_count = 3;
+    begin_copy(LAZY, 0);
+    add_target(1, true);
+    add_target(1, true);
+    add_target(0, true);
     check(fake_cuda_control(LAZY "fail cuMemHostRegister_v2 999\n"));
-    check_int(spread_run(&spread), 0);
-    for (int i = 0; i < 3; i++) {
-        check(!targets[i].by_host);
-        check(are_same(&source, &sides[i]));
-        drop_gpu(&sides[i]);
-    }
-    drop_gpu(&source);
-    end(staging);
+    check_int(spread_run(&copy.spread), 0);
+    for (int i = 0; i < 3; i++)
+        check(!copy.targets[i].by_host);
+    check_targets();
+    end_copy();
 }
 
 TAP_TEST(a_gpu_without_peer_access_gets_its_bytes_through_the_host)
 {
-    struct staging_memory memory[2];
-    struct staging *staging = begin(NO_PEERS, memory);
-    struct side source, sides[2];
-    struct copy copy = {.sides = sides, .ticks_left = MOST_TICKS};
-    struct spread_target targets[] = {{&memory[1], sides[0].mappings, false},
-                                      {&memory[0], sides[1].mappings, false}};
-    struct spread spread = make_spread(staging, &memory[0], &source, &copy);
-
-    make_gpu(&source, 0);
-    put_bytes(&source);
-    make_gpu(&sides[0], 1);
-    make_gpu(&sides[1], 0);
-    spread.targets = targets;
-    spread.target_count = 2;
-    check_int(spread_run(&spread), 0);
-    check(targets[0].by_host);
-    check(!targets[1].by_host);
-    for (int i = 0; i < 2; i++) {
-        check(are_same(&source, &sides[i]));
-        drop_gpu(&sides[i]);
-    }
-    drop_gpu(&source);
-    end(staging);
+    begin_copy(NO_PEERS, 0);
+    add_target(1, false);
+    add_target(0, false);
+    check_int(spread_run(&copy.spread), 0);
+    check(copy.targets[0].by_host);
+    check(!copy.targets[1].by_host);
+    check_targets();
+    end_copy();
 }
 
 TAP_TEST(a_failing_engine_ends_the_copy_and_the_device_is_named)
 {
-    struct staging_memory memory[2];
-    struct staging *staging = begin(LAZY, memory);
-    struct side source, side;
-    struct copy copy = {.ticks_left = MOST_TICKS};
-    struct spread_target target = {&memory[1], side.mappings, false};
-    struct spread spread = make_spread(staging, &memory[0], &source, &copy);
     struct failure failure;
     bool is_told;
 
-    make_gpu(&source, 0);
-    make_gpu(&side, 1);
-    spread.targets = &target;
-    spread.target_count = 1;
+    begin_copy(LAZY, 0);
+    add_target(1, false);
     check(fake_cuda_control(LAZY "fail cuMemcpyDtoDAsync_v2 999 3 1\n"));
-    check_int(spread_run(&spread), -EIO);
-    check_int(spread.failure, 0);
-    check(staging_get_failure(staging, &failure, &is_told));
+    check_int(spread_run(&copy.spread), -EIO);
+    check_int(copy.spread.failure, 0);
+    check(staging_get_failure(copy.staging, &failure, &is_told));
     check(strstr(failure.text, "cannot copy from GPU to GPU") != NULL);
     check(strstr(failure.text, "cuMemcpyDtoDAsync_v2") != NULL);
-    drop_gpu(&source);
-    drop_gpu(&side);
-    end(staging);
+    end_copy();
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
 TAP_TEST(a_block_is_read_once_and_put_into_files_and_gpus)
 {
-    struct staging_memory memory[2], host;
-    struct staging *staging = begin(LAZY, memory);
-    struct side source, sides[3];
-    struct copy copy = {.sides = sides, .ticks_left = MOST_TICKS, .flags = O_RDWR};
-    struct spread_target targets[] = {
-        {&host, NULL, false}, {&memory[0], sides[1].mappings, false}, {&host, NULL, false}};
-    struct spread spread = make_spread(staging, &host, &source, &copy);
-
-    open_host(staging, &host);
-    make_host(&source);
-    put_bytes(&source);
-    make_host(&sides[0]);
-    make_gpu(&sides[1], 0);
-    make_host(&sides[2]);
-    spread.targets = targets;
-    spread.target_count = 3;
-    check_int(spread_run(&spread), 0);
-    for (int i = 0; i < 3; i++)
-        check(are_same(&source, &sides[i]));
+    begin_copy(LAZY, HOST);
+    add_target(HOST, false);
+    add_target(0, false);
+    add_target(HOST, false);
+    check_int(spread_run(&copy.spread), 0);
+    check_targets();
     /* And back to the host. */
-    spread = make_spread(staging, &memory[0], &sides[1], &copy);
-    put_bytes(&sides[2]);
-    memset(sides[0].mappings[1].ptr, 0, LARGE);
-    spread.targets = targets;
-    spread.target_count = 1;
-    check_int(spread_run(&spread), 0);
-    check(are_same(&source, &sides[0]));
-    drop_host(&source);
-    drop_host(&sides[0]);
-    drop_gpu(&sides[1]);
-    drop_host(&sides[2]);
-    end(staging);
+    copy_from(&copy.sides[1]);
+    memset(copy.sides[0].mappings[1].ptr, 0, LARGE);
+    copy.spread.target_count = 1;
+    check_int(spread_run(&copy.spread), 0);
+    check_targets();
+    copy.spread.target_count = 3;
+    end_copy();
 }
 
 TAP_TEST(a_file_that_cannot_be_written_is_named)
 {
-    struct staging_memory memory[2], host;
-    struct staging *staging = begin(LAZY, memory);
-    struct side source, side;
-    struct copy copy = {.sides = &side, .ticks_left = MOST_TICKS, .flags = O_RDONLY};
-    struct spread_target target = {&host, NULL, false};
-    struct spread spread = make_spread(staging, &host, &source, &copy);
-
-    open_host(staging, &host);
-    make_host(&source);
-    make_host(&side);
-    spread.targets = &target;
-    spread.target_count = 1;
-    check_int(spread_run(&spread), -EBADF);
-    check_int(spread.failure, -EBADF);
-    check_int((int)spread.failed_target, 0);
-    check(spread.failed_item < 4);
-    drop_host(&source);
-    drop_host(&side);
-    end(staging);
+    begin_copy(LAZY, HOST);
+    add_target(HOST, false);
+    copy.flags = O_RDONLY;
+    check_int(spread_run(&copy.spread), -EBADF);
+    check_int(copy.spread.failure, -EBADF);
+    check_int((int)copy.spread.failed_target, 0);
+    check(copy.spread.failed_item < 4);
+    end_copy();
 }
 
 static int get_closed(void *context, size_t target, size_t item, size_t count, int *fds)
@@ -305,44 +293,21 @@ static int get_closed(void *context, size_t target, size_t item, size_t count, i
 
 TAP_TEST(files_that_cannot_be_used_close_no_descriptor_of_others)
 {
-    struct staging_memory memory[2], host;
-    struct staging *staging = begin(LAZY, memory);
-    struct side source, side;
-    struct copy copy = {.sides = &side, .ticks_left = MOST_TICKS, .flags = O_RDWR};
-    struct spread_target target = {&host, NULL, false};
-    struct spread spread = make_spread(staging, &host, &source, &copy);
-
-    open_host(staging, &host);
-    make_host(&source);
-    make_host(&side);
+    begin_copy(LAZY, HOST);
+    add_target(HOST, false);
     require(fcntl(STDIN_FILENO, F_GETFD) >= 0);
-    spread.targets = &target;
-    spread.target_count = 1;
-    spread.get = get_closed;
-    check_int(spread_run(&spread), -EBADF);
+    copy.spread.get = get_closed;
+    check_int(spread_run(&copy.spread), -EBADF);
     check(fcntl(STDIN_FILENO, F_GETFD) >= 0);
-    drop_host(&source);
-    drop_host(&side);
-    end(staging);
+    end_copy();
 }
 
 TAP_TEST(a_tick_ends_the_copy)
 {
-    struct staging_memory memory[2], host;
-    struct staging *staging = begin(LAZY, memory);
-    struct side source, side;
-    struct copy copy = {.sides = &side, .flags = O_RDWR};
-    struct spread_target target = {&host, NULL, false};
-    struct spread spread = make_spread(staging, &host, &source, &copy);
-
-    open_host(staging, &host);
-    make_host(&source);
-    make_host(&side);
-    spread.targets = &target;
-    spread.target_count = 1;
-    check_int(spread_run(&spread), -ECANCELED);
-    check_int(spread.failure, 0);
-    drop_host(&source);
-    drop_host(&side);
-    end(staging);
+    begin_copy(LAZY, HOST);
+    add_target(HOST, false);
+    copy.ticks_left = 0;
+    check_int(spread_run(&copy.spread), -ECANCELED);
+    check_int(copy.spread.failure, 0);
+    end_copy();
 }
