@@ -25,8 +25,7 @@ static void run_randomly(uint64_t seed)
     random_state = seed * 0x9e3779b97f4a7c15u + 1;
     memset(&model, 0, sizeof model);
     choose_limits(seed);
-    core_start();
-    make_store("weights");
+    start_store();
     for (run_record = 0; run_record < RUN_RECORDS; run_record++) {
         memset(&out, 0, sizeof out);
         check_step(random_step());
