@@ -6,13 +6,13 @@
 load helpers
 
 documents() {
-    printf '%s\n' README.md ARCHITECTURE.md HACKING.md SECURITY.md doc/*.md packaging/*.md packaging/*/README.md python/README.md
+    printf '%s\n' *.md doc/*.md packaging/*.md packaging/*/README.md python/README.md
 }
 
 # Prints the words between backticks in DOCUMENT that are a path of the tree.
 named_paths() { # DOCUMENT
     # shellcheck disable=SC2016 # backticks, literally
-    grep -oE '`[^` ]+`' "$1" | tr -d '`' | grep -v … | grep -E '^[A-Za-z0-9_.*-]+\.(c|h|py|bats|bash|md)$|^(\.ci|bench|doc|examples|libgmsfs|man|packaging|python|scripts|src|tests)/' |
+    grep -oE '`[^` ]+`' "$1" | tr -d '`' | grep -v … | grep -E '^[A-Za-z0-9_.*-]+\.(c|h|py|bats|bash|md)$|^(\.ci|bench|doc|examples|libgmsfs|man|packaging|python|scripts|src|tests|web)/' |
         sort -u
 }
 
@@ -25,7 +25,7 @@ exists() { # PATH
 @test "each file that a document names exists" {
     local document path count=0
     cd "$ROOT"
-    find .ci bench doc examples libgmsfs packaging python scripts src tests >"$T/files"
+    find .ci bench doc examples libgmsfs man packaging python scripts src tests web >"$T/files"
     for document in $(documents); do
         for path in $(named_paths "$document"); do
             exists "$path" || fail "$document names $path, which is not there"
@@ -133,6 +133,7 @@ ARCHITECTURE.md 8192
 HACKING.md 5120
 doc/rules.md 3072
 LIMITS
+    (($(wc -l <CHANGELOG.md) <= 60)) || fail 'CHANGELOG.md has more than 60 lines'
     for name in doc/*.md; do
         [[ $name == doc/recipes.md ]] && continue
         (($(wc -c <"$name") <= 6144)) || fail "$name has more than 6144 bytes: make it two pages"
