@@ -132,8 +132,8 @@ int cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t m
      "(default: wait for it)"}
 #define CLI_DIRECT_READ(type, member) \
     {"--direct", 0, "WHEN", cli_take_direct, offsetof(type, member), \
-     "read the files past the page cache (O_DIRECT): always, never, or auto,\n" \
-     "where it can neither hold them nor has them (default: auto)"}
+     "read the files past the page cache (O_DIRECT): always, never, or auto:\n" \
+     "files that it neither has nor can hold (default: auto)"}
 /* clang-format on */
 
 /* Return the time of a monotonic clock, and the rest of a timeout. */

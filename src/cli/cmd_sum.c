@@ -35,7 +35,7 @@ static const char usage[] =
     "prints\n"
     "for a file of the same bytes. --id prints the id of the contents: the same for the same "
     "bytes\n"
-    "in the same structure, on any machine and whatever names are.\n";
+    "in the same structure, on any machine and under any names.\n";
 
 static const char ending[] =
     "Exit status: 0 done; 1 failure; 2 usage; 3 the lock was not free in time.\n";
@@ -329,8 +329,8 @@ static const struct cli_option options[] = {
     {"--allocations", 0, NULL, cli_take_flag, offsetof(struct sum, of_allocations),
      "of every allocation"},
     {"--id", 0, NULL, cli_take_flag, offsetof(struct sum, of_contents),
-     "the id of the contents alone; the daemon sums the bytes, once for\n"
-     "the same contents"},
+     "the id of the contents alone; the daemon sums the bytes that it has\n"
+     "not summed before"},
     {"--json", 0, NULL, cli_take_flag, offsetof(struct sum, as_json),
      "the same as JSON, with bytes, layout hash and generation"},
     {"--threads", 0, "N", cli_take_threads, offsetof(struct sum, threads),

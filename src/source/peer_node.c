@@ -168,8 +168,8 @@ void peer_node_cancel(struct peer_node *node)
 static int refuse_public(const char *url, struct failure *failure)
 {
     return source_fail(failure, -EACCES, url,
-                       "its address is not private, and without TLS anyone on the way can send "
-                       "other contents with another id; use https://, or --insecure");
+                       "its address is not private, and without TLS each machine on the way can "
+                       "send other contents; use https://, or --insecure");
 }
 
 void peer_shuffle(size_t *order, size_t count)
