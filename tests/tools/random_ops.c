@@ -165,10 +165,14 @@ static bool killed_enough(void)
     return options.worker_kills && worker_kills >= options.worker_kills;
 }
 
+/* How many times as long clients live: longer in each further round, when the machine is so busy
+ * that too little has happened in the others. */
+static uint64_t lives = 1;
+
 static void pause_and_kill(void)
 {
     if (!options.worker_ms) {
-        tool_pause_us(500 + (unsigned)below(15000));
+        tool_pause_us(500 + (unsigned)(below(15000) * lives));
         kill_one();
         return;
     }
@@ -250,6 +254,8 @@ static void run_rounds(void)
     uint64_t told_ms = started_ms;
 
     for (int round = 0; !is_over(round); round++) {
+        if (!options.total_ms && !options.worker_kills && round >= options.rounds)
+            lives = (uint64_t)(round - options.rounds) + 2;
         run_round();
         if (options.progress_ms && tool_now_ms() >= told_ms + options.progress_ms) {
             told_ms = tool_now_ms();
