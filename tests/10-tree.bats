@@ -231,7 +231,7 @@ mode_of() {
 # bats test_tags=quick
 @test "events are JSON lines, newest last, and end" {
     commit_store
-    run_logged -0 timeout 5 jq -c '[.seq, .event, .store]' "$M/events"
+    run_logged -0 timeout $((5 * HANG)) jq -c '[.seq, .event, .store]' "$M/events"
     assert_match "$output" '"store_created","weights"'
     assert_match "$output" '"rw_connected","weights".*"committed","weights"'
     run_logged -0 jq -s -e '[.[].seq] == ([.[].seq] | sort)' "$M/events"

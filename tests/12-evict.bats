@@ -45,7 +45,7 @@ fill_device() {
 }
 
 use() { # STORE
-    timeout 10 "$GMSCTL" reader "$M/$1"
+    timeout $((10 * HANG)) "$GMSCTL" reader "$M/$1"
 }
 
 @test "for a reader that lacks room, the store used longest ago leaves, and an event says so" {
@@ -315,7 +315,7 @@ both_beside() { # STORE: it is on the host, and on the disk as well
 }
 
 reads() { # STORE: spawns a reader, which exits when it has had the lock
-    spawn timeout 20 "$GMSCTL" reader "$M/$1" say granted
+    spawn timeout $((20 * HANG)) "$GMSCTL" reader "$M/$1" say granted
 }
 
 # big, at the host, needs all of the device; of p and q, each a third of it, p is held.
@@ -367,7 +367,7 @@ big_and_small() {
     assert_eq "$(jq -r .behind "$M/q/info") $(jq -r .behind "$M/all/info")" 'all null'
     reads q
     local small=$SPAWNED
-    spawn timeout 20 "$GMSCTL" open "$M/new/ctl" rw acquire-reserve rw 15000 $((4 << 20)) say there
+    spawn timeout $((20 * HANG)) "$GMSCTL" open "$M/new/ctl" rw acquire-reserve rw 15000 $((4 << 20)) say there
     local loader=$SPAWNED
     wait_exit "$small"
     wait_exit "$loader"

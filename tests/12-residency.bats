@@ -481,7 +481,7 @@ moves_are() { # COUNT
     setfattr -n user.gmsfs.pin -v 1 "$M/other" # or it would be evicted
     refused EDQUOT device
     setfattr -n user.gmsfs.pin -v 1 "$M/other" # so it leaves only by our order
-    spawn timeout 20 "$GMSCTL" reader "$W"
+    spawn timeout $((20 * HANG)) "$GMSCTL" reader "$W"
     wait_for_waiters weights 1
     is_at host
     move_to host host other

@@ -308,11 +308,11 @@ start_with_fault() { # FAULT
 # bats test_tags=slow:fake
 @test "a directory that cannot be used is said at the mount" {
     mkdir -p "$T/m9"
-    run_logged -1 timeout 20 "$GMSFS" mount -f -o "backend=host,size=8M,spill=$T/nothing,spill_size=1G" "$T/m9"
+    run_logged -1 timeout $((20 * HANG)) "$GMSFS" mount -f -o "backend=host,size=8M,spill=$T/nothing,spill_size=1G" "$T/m9"
     assert_match "$output" 'disk tier \(spill=.*nothing\): cannot be opened: No such file or directory .create it: mkdir -p.'
-    run_logged -1 timeout 20 "$GMSFS" mount -f -o "backend=host,size=8M,spill=/proc,spill_size=1G" "$T/m9"
+    run_logged -1 timeout $((20 * HANG)) "$GMSFS" mount -f -o "backend=host,size=8M,spill=/proc,spill_size=1G" "$T/m9"
     assert_match "$output" 'disk tier \(spill=/proc\)'
-    run_logged -1 timeout 20 "$GMSFS" mount -f -o "backend=host,size=8M,spill=$SPILL,spill_size=1M" "$T/m9"
+    run_logged -1 timeout $((20 * HANG)) "$GMSFS" mount -f -o "backend=host,size=8M,spill=$SPILL,spill_size=1M" "$T/m9"
     assert_match "$output" 'spill_size='
 }
 

@@ -137,13 +137,13 @@ setup() {
     hold open "$W/lock" rw
     wait_for_lock open "$W/lock" rw
     wait_for_lock reader "$W"
-    run_logged -0 timeout 5 ls -lR "$M"
+    run_logged -0 timeout $((5 * HANG)) ls -lR "$M"
     for file in state layout layout_hash info sessions metadata/key; do
-        timeout 5 cat "$W/$file" >/dev/null
+        timeout $((5 * HANG)) cat "$W/$file" >/dev/null
     done
-    timeout 5 cat "$M/device" "$M/metrics" "$M/events" >/dev/null
-    timeout 5 df "$M"
-    timeout 5 du -s "$M"
+    timeout $((5 * HANG)) cat "$M/device" "$M/metrics" "$M/events" >/dev/null
+    timeout $((5 * HANG)) df "$M"
+    timeout $((5 * HANG)) du -s "$M"
     ctl open "$W/ctl" r info
     not_granted "$WAITER"
 }

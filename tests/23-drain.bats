@@ -17,7 +17,7 @@ setup() {
 drain() { # -STATUS ARGUMENT...
     local want=$1
     shift
-    run_logged "$want" timeout $((30 * SLOW)) "$GMSFS" drain "$@"
+    run_logged "$want" timeout $((30 * HANG)) "$GMSFS" drain "$@"
 }
 
 draining_is() { # true | false

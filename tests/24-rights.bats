@@ -58,7 +58,7 @@ has_what_it_needs() {
 @test "keeper and worker have no more of root than they need, also their successors" {
     has_what_it_needs
     kill -KILL "$(worker_of "$KEEPER")"
-    run_logged -0 timeout 20 cat "$W/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$W/state"
     has_what_it_needs
     cli upgrade "$M"
     has_what_it_needs

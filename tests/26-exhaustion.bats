@@ -103,7 +103,7 @@ others_look() {
     assert_eq "$(as_other cat "$M/mine/state")" COMMITTED
     assert_match "$(as_other ls "$M/mine/metadata")" key
     as_other cat "$M/device" "$M/metrics" "$M/mine/layout" >"$T/looked"
-    run_logged -0 timeout $((20 * SLOW)) "$GMSFS" status "$M"
+    run_logged -0 timeout $((20 * HANG)) "$GMSFS" status "$M"
     assert_match "$output" mine
     assert_match "$output" hogged
 }
@@ -120,7 +120,7 @@ others_write() {
 }
 
 root_loads() {
-    run_logged -0 timeout $((30 * SLOW)) "$GMSFS" load "$M/mine" "$MODEL"
+    run_logged -0 timeout $((30 * HANG)) "$GMSFS" load "$M/mine" "$MODEL"
 }
 
 sessions_of_hog() {
@@ -241,7 +241,7 @@ others_register() {
     assert_match "$output" v0000
     gms v0 kv_cache lock rw 0 allocate 1 - put long last 0 "$(printf '%060000d' 0)" commit
     cp "$ROOT"/tests/python/gms*.py "$T"
-    run_logged -0 as_other timeout $((20 * SLOW)) "$PYTHON" "$T/gms.py" v0 "$(v0_socket weights)" \
+    run_logged -0 as_other timeout $((20 * HANG)) "$PYTHON" "$T/gms.py" v0 "$(v0_socket weights)" \
         lock ro 0 entry long
     assert_match "$output" v0000
     others_go_on
@@ -539,6 +539,6 @@ journal_is_tiny() {
     (($(journal_kb) > 3 << 10)) || fail "the journal has $(journal_kb) kB"
     wait_until 20 journal_is_tiny
     kill -KILL "$WORKER"
-    run_logged -0 timeout 20 cat "$M/mine/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$M/mine/state"
     assert_eq "$output" COMMITTED
 }

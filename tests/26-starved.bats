@@ -50,7 +50,7 @@ stop_eating() {
     eat_all
     run_logged ! timeout 3 cat "$W/state" # the keeper looks again and again
     stop_eating
-    run_logged -0 timeout 60 cmp "$T/a" "$W/allocations/a"
+    run_logged -0 timeout $((60 * HANG)) cmp "$T/a" "$W/allocations/a"
     is_whole
 }
 
@@ -63,9 +63,9 @@ stop_eating() {
         exec fallocate -l 96M "$2"' - "$MEMCG" "$T/tmpfs/file"
     umount "$T/tmpfs"
     wait_until_any 30 grep -q 'the worker was killed by the kernel for want of memory' "$LOG"
-    run_logged -0 timeout 60 cmp "$T/a" "$W/allocations/a"
+    run_logged -0 timeout $((60 * HANG)) cmp "$T/a" "$W/allocations/a"
     is_whole
-    run_logged -0 timeout 10 cat "$M/events"
+    run_logged -0 timeout $((10 * HANG)) cat "$M/events"
     [[ $output == *'"recovered"'*'for want of memory'* ]]
 }
 
@@ -92,7 +92,7 @@ another_is_killed_for_want_of_memory() {
     kill_worker
     is_whole
     run_logged ! grep -q 'for want of memory' "$LOG"
-    run_logged -0 timeout 10 cat "$M/events"
+    run_logged -0 timeout $((10 * HANG)) cat "$M/events"
     [[ $output == *'"recovered"'* && $output != *'for want of memory'* ]]
 }
 

@@ -64,7 +64,7 @@ open_files_of_worker() {
 }
 
 @test "unredeemed tickets are bounded" {
-    run_logged -1 timeout 60 "$GMSCTL" open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' \
+    run_logged -1 timeout $((60 * HANG)) "$GMSCTL" open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' \
         repeat 5000 export 0 0
     assert_eq "${lines[-1]}" ENOSPC
     still_works
@@ -100,7 +100,7 @@ open_files_of_worker() {
     for bytes in 00 "$request" "${request}00" 02000000"${request:8}$id" "${request:0:8}90000000${request:16}$id" \
         "${request:0:16}00000000${request:24}$id" "${request:0:16}fe000000${request:24}$id" \
         "${request:0:24}01000000$id" "$request${id}01" "$request$id$request$id$request$id"; do
-        run_logged -1 timeout 5 "$GMSCTL" connect "$M" send "hex:$bytes" receive receive
+        run_logged -1 timeout $((5 * HANG)) "$GMSCTL" connect "$M" send "hex:$bytes" receive receive
         assert_match "${lines[-1]}" '^(EINVAL|ECONNRESET)$'
     done
     run_logged '!' timeout 5 "$GMSCTL" connect "$M" send fill:60000 receive
@@ -119,7 +119,7 @@ open_files_of_worker() {
     ctl connect "$M" send "hex:${head/0b/0e}$none" receive # a list of no kind in particular
     for bytes in "$head" "$head${none:2}" "$head${none:8}01000000" "${head/0b/0f}$none" \
         "$head${none:0:-2}01" "${head}01${none:2}" "$head${none}01" "${head:0:16}01${head:18}$none"; do
-        run_logged -1 timeout 5 "$GMSCTL" connect "$M" send "hex:$bytes" receive receive
+        run_logged -1 timeout $((5 * HANG)) "$GMSCTL" connect "$M" send "hex:$bytes" receive receive
         assert_match "${lines[-1]}" '^(EINVAL|ECONNRESET)$'
     done
     run_logged '!' timeout 5 "$GMSCTL" connect "$M" send "hex:$head$none$none$none" receive
@@ -151,9 +151,9 @@ open_files_of_worker() {
     kill -STOP "$stuck"
     touch "$T/go"
     wait_until 10 said "$SPAWNED" sent
-    run_logged -1 timeout 10 "$GMSCTL" connect "$first" region-register self r /key memfd:1 0 1
+    run_logged -1 timeout $((10 * HANG)) "$GMSCTL" connect "$first" region-register self r /key memfd:1 0 1
     assert_eq "${lines[-1]}" EINVAL # none is taken from this user now
-    run_logged -0 as_user timeout 10 "$GMSCTL" connect "$first" region-register self r /key memfd:1 0 1
+    run_logged -0 as_user timeout $((10 * HANG)) "$GMSCTL" connect "$first" region-register self r /key memfd:1 0 1
     kill -CONT "$stuck"
     wait_exit "$SPAWNED"
     M=$first W=$first/weights
@@ -165,7 +165,7 @@ open_files_of_worker() {
     before=$(open_files_of_worker)
     hold open "$W/ctl" rw acquire rw 0 alloc 4096 4000 a0 '' connect "$M" export 0 0 request last 1
     hold connect "$M"
-    run_logged -0 timeout 5 cat "$W/state"
+    run_logged -0 timeout $((5 * HANG)) cat "$W/state"
     output=$(output_of "${SPAWNS[0]}")
     token=$(field token)
     ctl open "$W/ctl" rw join "$token" export 0 2 connect "$M" redeem last 253
@@ -183,7 +183,7 @@ open_files_of_worker() {
     done
     spawn bash -c 'ulimit -n 4096; exec "$@"' - "$GMSCTL" repeat 1500 try connect "$M"
     flood=$SPAWNED
-    run_logged -0 timeout 20 cat "$W/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$W/state"
     wait_exit "$flood" 30
     still_works
 }

@@ -18,7 +18,7 @@ setup() {
 one_of() {
     local wanted=$1
     shift
-    run_logged -1 timeout $((30 * SLOW)) "$GMSCTL" "$@"
+    run_logged -1 timeout $((30 * HANG)) "$GMSCTL" "$@"
     case " $wanted " in
     *" ${lines[-1]} "*) ;;
     *) fail "errno is ${lines[-1]}, expected one of $wanted" ;;
@@ -49,7 +49,7 @@ document() { # ROW...: of less than 16 rows
 apply() { # HEX OP...: on a fresh session with two allocations
     local bytes=$1
     shift
-    timeout 30 "$GMSCTL" open "$W/ctl" rw acquire rw 5000 alloc 4096 2 a0 '' \
+    timeout $((30 * HANG)) "$GMSCTL" open "$W/ctl" rw acquire rw 5000 alloc 4096 2 a0 '' \
         write "hex:$bytes" apply "$@"
 }
 
@@ -203,13 +203,13 @@ apply() { # HEX OP...: on a fresh session with two allocations
         done
     done
     for file in ctl lock auto; do
-        run_logged -0 timeout 60 "$GMSCTL" open "$W/$file" rwn "${words[@]}"
+        run_logged -0 timeout $((60 * HANG)) "$GMSCTL" open "$W/$file" rwn "${words[@]}"
         assert_state weights EMPTY 5 || assert_state weights COMMITTED 5
     done
     for file in state info layout sessions; do
-        run_logged -0 timeout 60 "$GMSCTL" open "$W/$file" r "${words[@]}"
+        run_logged -0 timeout $((60 * HANG)) "$GMSCTL" open "$W/$file" r "${words[@]}"
     done
-    run_logged -0 timeout 60 "$GMSCTL" open "$M/device" r "${words[@]}"
+    run_logged -0 timeout $((60 * HANG)) "$GMSCTL" open "$M/device" r "${words[@]}"
     run_logged '!' grep -q answer= <<<"$output"
     still_works
 }

@@ -33,10 +33,10 @@ all_come_whole() { # COMMAND...
     local file
     while read -r file; do
         cat "$file" >"$T/want"
-        run_logged -0 timeout $((20 * SLOW)) bash -c '"${@:2}" "$1" >"$GMSFS_TEST_DIR/got"' _ "$file" "$@"
+        run_logged -0 timeout $((20 * HANG)) bash -c '"${@:2}" "$1" >"$GMSFS_TEST_DIR/got"' _ "$file" "$@"
         cmp "$T/want" "$T/got" || fail "${file##*/} is another text by: $*"
     done < <(list_quiet_texts)
-    run_logged -0 timeout $((20 * SLOW)) bash -c '"${@:2}" "$1" >"$GMSFS_TEST_DIR/got"' _ "$M/metrics" "$@"
+    run_logged -0 timeout $((20 * HANG)) bash -c '"${@:2}" "$1" >"$GMSFS_TEST_DIR/got"' _ "$M/metrics" "$@"
     assert_eq "$(tail -n 1 "$T/got" | cut -d '{' -f 1)" "$(tail -n 1 "$M/metrics" | cut -d '{' -f 1)" 'last line'
     assert_eq "$(tr -dc '\0' <"$T/got" | wc -c)" 0 'bytes that are 0'
 }
@@ -373,7 +373,7 @@ assert send() == b"BBBB"
 shutil.copyfile(path, sys.argv[1])
 assert open(sys.argv[1], "rb").read(4096) == b"B" * 4096
 PY
-    run_logged -0 timeout $((60 * SLOW)) "$GMSFS" run -w "$W" -- python3 "$T/stale.py" "$T/copy"
+    run_logged -0 timeout $((60 * HANG)) "$GMSFS" run -w "$W" -- python3 "$T/stale.py" "$T/copy"
 }
 
 @test "a reader's sendfile, splice and private mapping show the bytes" {
@@ -423,5 +423,5 @@ while used() > before - (2 << 20): # it is being given back
 os.pwrite(kept, b"kept", 0)
 assert open(store + "/allocations/replaced", "rb").read(4) == b"kept"
 PY
-    run_logged -0 timeout $((60 * SLOW)) "$GMSFS" run -w "$W" -- python3 "$T/gone.py"
+    run_logged -0 timeout $((60 * HANG)) "$GMSFS" run -w "$W" -- python3 "$T/gone.py"
 }

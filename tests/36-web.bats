@@ -340,7 +340,7 @@ make_odd_stores() {
     commit_model
     make_odd_stores
     serve host="$M"
-    run_logged -0 timeout $((120 * SLOW)) python3 "$ROOT/tests/tools/crawl_served.py" "$PORT" "$M"
+    run_logged -0 timeout $((120 * HANG)) python3 "$ROOT/tests/tools/crawl_served.py" "$PORT" "$M"
     assert_match "$output" '[0-9]{4} requests: [0-9]{3} files sent'
     state_is weights COMMITTED
     process_lives "$SERVER"

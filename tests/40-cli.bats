@@ -27,7 +27,7 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
         shift
         ;;
     esac
-    run_logged "$want" timeout $((20 * SLOW)) "$GMSFS" "$@"
+    run_logged "$want" timeout $((20 * HANG)) "$GMSFS" "$@"
 }
 
 # ---- the command itself ----------------------------------------------------------------------
@@ -164,7 +164,7 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
         'other=EMPTY weights=RO'
     assert_eq "$(jq -r '.[0].stores[1].sessions[0].mode' <<<"$output")" RO
     exec 5<&-
-    run timeout 20 "$GMSFS" status # others' mounts, too, which may be ending
+    run timeout $((20 * HANG)) "$GMSFS" status # others' mounts, too, which may be ending
     assert_match "$output" "$M"
     cli -1 status "$T"
     assert_match "$output" 'not in a gmsfs mount'

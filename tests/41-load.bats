@@ -40,7 +40,7 @@ seconds_of() { # PART: of the last load, in hundredths
     spawn bash -c 'exec 5<>"$1/lock"; exec sleep 60' _ "$M/weights"
     holder=$SPAWNED
     wait_until 5 assert_state weights RW
-    spawn timeout 60 "$GMSFS" load "$M/weights" "$MODEL"
+    spawn timeout $((60 * HANG)) "$GMSFS" load "$M/weights" "$MODEL"
     wait_until 10 grep -q 'waiting for the RW lock' "$T/spawn-$SPAWNED"
     never_within 1 process_gone "$SPAWNED"
     kill "$holder"

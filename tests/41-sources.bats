@@ -378,7 +378,7 @@ comes_back() { # FILE
     # Another process has the memory, so the load waits.
     spawn "$GMSFS" run -w "$M/weights" -- bash -c 'truncate -s 64M "$GMSFS_STORE/allocations/all"; sleep 60'
     wait_until 5 test -e "$M/weights/allocations/all"
-    spawn timeout 60 "$GMSFS" load "$M/new" "$T/model"
+    spawn timeout $((60 * HANG)) "$GMSFS" load "$M/new" "$T/model"
     wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
     test -d "$M/new"
     pkill -TERM -P "$SPAWNED" gmsfs

@@ -40,7 +40,7 @@ EOF
 }
 
 sums() { # STORE
-    timeout $((60 * SLOW)) "$GMSFS" sum "$M/$1"
+    timeout $((60 * HANG)) "$GMSFS" sum "$M/$1"
 }
 
 # same_as FILE: loading it gives the layout and the bytes that the store `weights` has.

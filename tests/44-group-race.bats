@@ -10,7 +10,7 @@ load helpers
 MOUNT_COUNT=8
 
 racer() { # ARGUMENT...
-    run_logged -0 timeout $((100 * SLOW)) "$BUILD/tests/tools/group_racer" "$@"
+    run_logged -0 timeout $((100 * HANG)) "$BUILD/tests/tools/group_racer" "$@"
 }
 
 start_ranks() { # sets STORES

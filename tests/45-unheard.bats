@@ -10,7 +10,7 @@
 load helpers
 
 # A shell that starts others may have chosen otherwise.
-GMSFS_AS_STARTED=(env "--default-signal=PIPE,XFSZ" timeout $((60 * SLOW)) "$GMSFS")
+GMSFS_AS_STARTED=(env "--default-signal=PIPE,XFSZ" timeout $((60 * HANG)) "$GMSFS")
 
 # open_broken_pipe: descriptor 9 is the write end of a pipe without a reader.
 open_broken_pipe() {

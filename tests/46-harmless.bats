@@ -14,7 +14,7 @@ EVIL=$'e\e[31mx\u202ey\u009bz' # colours, the other direction of writing, C1
 # on_terminal ARGUMENT...: runs gmsfs with its output, standard error too, on a terminal; in $T/shown
 on_terminal() {
     local words
-    printf -v words '%q ' timeout $((30 * SLOW)) "$GMSFS" "$@"
+    printf -v words '%q ' timeout $((30 * HANG)) "$GMSFS" "$@"
     : >"$T/shown"
     SHELL=$BASH script -qec "stty cols 200; $words" "$T/shown" </dev/null >/dev/null 3>&- 4>&- || true
     sed -i '1d;$d;s/\r\?\x1b\[[KJ]//g' "$T/shown" # what script(1) says, and what erases a bar

@@ -336,7 +336,7 @@ governs_again() { # PID TIMES
 
 # is_kept_out_by PID [COMMAND...]: another governor, run by COMMAND, is refused and told of this one.
 is_kept_out_by() {
-    run_logged -1 "${@:2}" timeout $((60 * SLOW)) "$GMSFS" governor --once -c "$T/conf" "$M"
+    run_logged -1 "${@:2}" timeout $((60 * HANG)) "$GMSFS" governor --once -c "$T/conf" "$M"
     assert_match "$output" "$M: process $1 governs it already; end that process first"
 }
 
@@ -450,7 +450,7 @@ while True:
     asking.send((1).to_bytes(4, "little") + (-22).to_bytes(4, "little", signed=True) + bytes(16)) # EINVAL' "$T/old"
     wait_until 10 test -S "$T/old"
     run_logged -1 in_mountns 'mount --bind "$1" "$2/.fds" && shift 2 && exec "$@"' "$T/old" "$M" \
-        timeout $((60 * SLOW)) "$GMSFS" governor --once -c "$T/conf" "$M"
+        timeout $((60 * HANG)) "$GMSFS" governor --once -c "$T/conf" "$M"
     assert_match "$output" "$M: its daemon is of an older build.*'gmsfs upgrade $M' replaces it"
 }
 

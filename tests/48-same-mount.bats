@@ -23,7 +23,7 @@ put_files() {
 
 # refused MESSAGE COMMAND...: at once
 refused() {
-    run_logged -1 timeout $((10 * SLOW)) "$GMSFS" "${@:2}"
+    run_logged -1 timeout $((10 * HANG)) "$GMSFS" "${@:2}"
     assert_match "$output" "$1"
 }
 
@@ -41,7 +41,7 @@ refused() {
 @test "a model that lies in another store of the mount is loaded" {
     mkdir "$M/other"
     put_files other "$MODEL"
-    run_logged -0 timeout $((30 * SLOW)) "$GMSFS" load -q "$M/weights" "$M/other/allocations/${MODEL##*/}"
+    run_logged -0 timeout $((30 * HANG)) "$GMSFS" load -q "$M/weights" "$M/other/allocations/${MODEL##*/}"
     run_logged -0 "$GMSFS" verify "$M/weights" "$MODEL"
 }
 
@@ -61,7 +61,7 @@ refused() {
     put_files other "$T/image/"*
     refused 'other: Resource deadlock avoided' image load "$M/other" "$M/other/allocations"
     assert_state other COMMITTED
-    run_logged -0 timeout $((30 * SLOW)) "$GMSFS" image load -q "$M/weights" "$M/other/allocations"
+    run_logged -0 timeout $((30 * HANG)) "$GMSFS" image load -q "$M/weights" "$M/other/allocations"
 }
 
 @test "no image is saved into a mount, and no store is made" {

@@ -18,7 +18,7 @@ CUT='Software caused connection abort'
 # mount_daemon WORDS...: the command that leaves a daemon; its end leaves freeing to the kernel.
 mount_daemon() {
     ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} \
-        timeout $((20 * SLOW)) "$GMSFS" "$@" 3>&- 4>&-
+        timeout $((20 * HANG)) "$GMSFS" "$@" 3>&- 4>&-
 }
 
 # park COUNT: that many opens of `lock` that wait, their pids in PARKED.
@@ -73,7 +73,7 @@ answers_enotconn() { # FILE
     hold open "$M/weights/lock" rw
     park 10
     exec 5<"$M/weights/info"
-    spawn timeout 20 "$SHARER" attach "$M/weights"
+    spawn timeout $((20 * HANG)) "$SHARER" attach "$M/weights"
     library=$SPAWNED
     wait_for_waiters weights 11
     expect_death
@@ -168,7 +168,7 @@ has_said() { # BYTES
 # bats test_tags=host
 @test "the keeper holds new memory before ALLOC is answered" {
     start_mount granularity=64K
-    run_logged -0 timeout 30 "$SHARER" kept "$M/weights" 40 "$KEEPER"
+    run_logged -0 timeout $((30 * HANG)) "$SHARER" kept "$M/weights" 40 "$KEEPER"
     wait_until 5 holds "$KEEPER" 0
     wait_until 5 holds "$(worker_of "$KEEPER")" 0
 
@@ -212,7 +212,7 @@ has_said() { # BYTES
     start_mount
     commit_store
     for name in state:r info:r ctl:r ctl:rw lock:r lock:rw auto:rw allocations/a:r; do
-        run_logged -0 timeout 10 "$SHARER" exec "$M/weights" "$M/weights/${name%:*}" "${name#*:}"
+        run_logged -0 timeout $((10 * HANG)) "$SHARER" exec "$M/weights" "$M/weights/${name%:*}" "${name#*:}"
         assert_eq "$output" executed
     done
     wait_until 2 state_is weights COMMITTED
@@ -252,7 +252,7 @@ has_said() { # BYTES
     assert_match "$output" busy
     is_mounted "$M"
     cat "$M/device"
-    run_logged -0 timeout 20 "$GMSCTL" reader "$M/weights" export 0 0 connect "$M" redeem last 16
+    run_logged -0 timeout $((20 * HANG)) "$GMSCTL" reader "$M/weights" export 0 0 connect "$M" redeem last 16
     exec 5<&-
     forget_mount "$M"
     wait_until_any 2 "$GMSFS" umount "$M"
@@ -383,7 +383,7 @@ user_mount() {
         cd "$1/weights" && exec 5<>lock && truncate -s 1M allocations/a && echo 1 >commit' _ "$M"
     wait_until 5 as_user grep -qx COMMITTED "$M/weights/state"
     run_logged -0 as_user "$GMSFS" status "$M"
-    run_logged -0 as_user timeout 20 "$GMSCTL" reader "$M/weights" \
+    run_logged -0 as_user timeout $((20 * HANG)) "$GMSCTL" reader "$M/weights" \
         export 0 0 connect "$M" redeem last 16
     run_logged '!' cat "$M/device"
     assert_match "$output" 'Permission denied'

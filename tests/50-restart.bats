@@ -38,7 +38,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     wait_until_any 10 grep -q 'another one is started in 0.1 s' "$LOG"
     wait_until_any 10 grep -q 'another one is started in 0.4 s' "$LOG"
     rm "$GMSFS_DIE_RESUMED"
-    run_logged -0 timeout 20 cmp "$T/a" "$M/weights/allocations/a"
+    run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$M/weights/allocations/a"
 }
 
 @test "an end that is asked for while no worker is there is in order" {
@@ -129,21 +129,21 @@ is_pausing() { # SECONDS: before the next worker
     export GMSFS_DIE_ANSWERING=$T/deaths
     start_mount
     printf eee >"$T/deaths"
-    run timeout 20 mkdir "$M/other"
+    run timeout $((20 * HANG)) mkdir "$M/other"
     assert_eq "$status" 1 'exit status'
     assert_match "$output" 'Input/output error'
     grep -q '3 workers in a row ended while they served one request' "$LOG"
     assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
-    run_logged -0 timeout 20 mkdir "$M/other"
+    run_logged -0 timeout $((20 * HANG)) mkdir "$M/other"
 }
 
 @test "one that workers are killed at goes on, and only the sixth in a row has it answered with an error" {
     export GMSFS_DIE_ANSWERING=$T/deaths
     start_mount
     printf xxxxx >"$T/deaths"
-    run_logged -0 timeout 20 mkdir "$M/other"
+    run_logged -0 timeout $((20 * HANG)) mkdir "$M/other"
     printf xxxxxx >"$T/deaths"
-    run timeout 20 mkdir "$M/third"
+    run timeout $((20 * HANG)) mkdir "$M/third"
     assert_match "$output" 'Input/output error'
     grep -q '6 workers in a row ended while they served one request' "$LOG"
 }
@@ -192,7 +192,7 @@ ask_until_refused() {
     start_mount
     printf 'xe%.0s' {1..10} >"$T/deaths"
     for i in {1..19}; do
-        run as_user timeout 20 "$GMSCTL" connect "$M" region-list self 0 a
+        run as_user timeout $((20 * HANG)) "$GMSCTL" connect "$M" region-list self 0 a
         assert_match "$output" '(ECONNRESET|EPIPE)$' "answer $i"
     done
     : >"$T/deaths"
@@ -200,7 +200,7 @@ ask_until_refused() {
     wait_until_any 10 grep -q " workers in a row ended while they served one user on .fds, $TEST_UID; refused there" "$LOG"
     for i in 'region-list self 0 a' 'request 00112233445566778899aabbccddeeff 8 receive'; do
         # shellcheck disable=SC2086 # a list
-        run as_user timeout 20 "$GMSCTL" connect "$M" $i
+        run as_user timeout $((20 * HANG)) "$GMSCTL" connect "$M" $i
         assert_match "$output" EIO "$i"
     done
     ctl connect "$M" region-list self 0 a
@@ -256,7 +256,7 @@ is_another_worker() { # PID
         former=$worker
     done
     rm "$GMSFS_HANG_WORKER"
-    run_logged -0 timeout 20 cmp "$T/a" "$M/weights/allocations/a"
+    run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$M/weights/allocations/a"
     grep -q 'is started in 0.8 s' "$LOG"
 }
 
@@ -280,7 +280,7 @@ let_worker_close_its_own() {
     grep -q "worker $WORKER is dead but cannot be reaped" "$LOG"
     wait_until_any 10 grep -q "dead worker $WORKER was reaped" "$LOG"
     process_gone "$WORKER"
-    run_logged -0 timeout 20 mkdir "$M/other"
+    run_logged -0 timeout $((20 * HANG)) mkdir "$M/other"
 }
 
 # poll(2) with -1, or ppoll(2) with no time at all

@@ -139,7 +139,7 @@ sequence_is_whole() { # FILE...: every event, once
     wait_exit "$reader"
     assert_match "$(output_of "$reader")" EIO
     assert_state other RW
-    run_logged -0 timeout 10 cmp "$T/b" "$W/allocations/b"
+    run_logged -0 timeout $((10 * HANG)) cmp "$T/b" "$W/allocations/b"
     kill_worker
     assert_state other RW
     let_go "$HOLDER"
@@ -151,10 +151,10 @@ sequence_is_whole() { # FILE...: every event, once
     export GMSFS_NO_RESEND=1 GMSFS_DIE_ANSWERING=$T/deaths
     start_weights
     printf x >"$T/deaths"
-    run timeout 10 mkdir "$M/other"
+    run timeout $((10 * HANG)) mkdir "$M/other"
     [[ $status -ne 124 ]]
     assert_match "$output" 'Input/output error'
-    run_logged -0 timeout 10 mkdir "$M/third"
+    run_logged -0 timeout $((10 * HANG)) mkdir "$M/third"
     [[ -d $M/weights && -d $M/third ]]
 }
 

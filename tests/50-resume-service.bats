@@ -196,7 +196,7 @@ is_blocked() { # PID: in a request to the mount
     kill_with_worker "$HOLDER"
     wait_until 5 state_is weights EMPTY
     assert_eq "$(wc -l <"$W/sessions")" 0 'sessions and waiters'
-    run_logged -0 timeout 10 "$GMSCTL" open "$W/lock" rwn
+    run_logged -0 timeout $((10 * HANG)) "$GMSCTL" open "$W/lock" rwn
 }
 
 # ---- requests --------------------------------------------------------------------------------

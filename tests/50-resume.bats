@@ -150,7 +150,7 @@ queue_is() { # PID...: those in the lock's queue, in order
     touch "$T/go"
     wait_exit -0 "$SPAWNED"
     kill_worker
-    run_logged -0 timeout 20 "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
+    run_logged -0 timeout $((20 * HANG)) "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
 }
 
 @test "a poll of state is woken, and the stream of events goes on without a gap" {
@@ -206,7 +206,7 @@ queue_is() { # PID...: those in the lock's queue, in order
     # shellcheck disable=SC2016 # another shell expands it
     run cli drain "$W" -- bash -c 'kill -KILL "$1"; sleep 0.3' _ "$(worker_of "$KEEPER")"
     wait_until_any 10 resumed_more_than 0
-    run_logged -0 timeout 5 cat "$W/lock"
+    run_logged -0 timeout $((5 * HANG)) cat "$W/lock"
     assert_eq "$(jq .draining "$W/info")" false draining
 }
 

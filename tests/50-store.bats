@@ -66,11 +66,11 @@ is_another() { # PID
     assert_eq "$(device_get .last_recovery.cause)" 'the keeper ended' 'the cause'
     exec 6<&- 7<&-
     wait_until 5 state_is weights COMMITTED
-    run_logged -0 timeout 20 "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
+    run_logged -0 timeout $((20 * HANG)) "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
     is_whole
     kill_keeper
     kill -KILL "$(worker_of "$KEEPER")"
-    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$W/allocations/a"
     kill_keeper
     is_whole
 }
@@ -179,7 +179,7 @@ mounted_times() {
     kill -STOP "$manager"
     ctl open "$W/lock" rw alloc 65536 100 '' '' commit
     kill -KILL "$(worker_of "$KEEPER")"
-    run_logged -0 timeout 5 cat "$W/state"
+    run_logged -0 timeout $((5 * HANG)) cat "$W/state"
     grep -q 'the service manager is busy' "$LOG"
     kill -CONT "$manager"
     wait_until 10 stores_so_many $((empty + 200))

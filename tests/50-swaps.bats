@@ -32,7 +32,7 @@ start() {
     install_build 0
     GMSFS=$T/gmsfs start_gms_mount
     mkdir "$M/mapped"
-    run_logged -0 timeout 30 "$SHARER" load "$M/mapped" 20 70000
+    run_logged -0 timeout $((30 * HANG)) "$SHARER" load "$M/mapped" 20 70000
 }
 
 take_over() {
@@ -90,11 +90,11 @@ is_as_before() { # NUMBER of the build that serves
     assert_eq "$(sessions)" "$SESSIONS" 'sessions of the readers'
     assert_eq "$(cat "$M/kv_cache/state")" RW "the writer's store"
     gms v0 weights lock ro - check 7
-    run_logged -0 timeout 30 "$GMSCTL" open "$M/weights/ctl" r info
+    run_logged -0 timeout $((30 * HANG)) "$GMSCTL" open "$M/weights/ctl" r info
     assert_match "$output" 'state=RO .* group=0{32}$'
-    run_logged -0 timeout 30 "$GMSCTL-larger" open "$M/weights/ctl" r info
+    run_logged -0 timeout $((30 * HANG)) "$GMSCTL-larger" open "$M/weights/ctl" r info
     assert_match "$output" "state=RO .* later=${LATER[$1]}\$"
-    run_logged -0 timeout 30 "$SHARER" attach "$M/mapped" 20
+    run_logged -0 timeout $((30 * HANG)) "$SHARER" attach "$M/mapped" 20
 }
 
 # The ledger's own description, at its beginning.

@@ -85,9 +85,9 @@ is_refused() { # REGEX: the pod that was started last, and the first one goes on
     exec 6<&-
     wait_until 5 state_is weights COMMITTED
     kill -KILL "$(worker_of "$NEXT")"
-    run_logged -0 timeout 20 cat "$M/weights/allocations/a"
+    run_logged -0 timeout $((20 * HANG)) cat "$M/weights/allocations/a"
     assert_eq "$output" bytes
-    run_logged -0 timeout 20 "$GMSCTL" reader "$M/weights" export 0 0 connect "$M" redeem last 16
+    run_logged -0 timeout $((20 * HANG)) "$GMSCTL" reader "$M/weights" export 0 0 connect "$M" redeem last 16
     cli upgrade "$M"
     goes_on "$NEXT" third
     assert_eq "$(<"$M/weights/allocations/a")" bytes

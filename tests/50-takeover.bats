@@ -41,11 +41,11 @@ take_over() {
     cmp "$T/a" "$T/part"
     exec 6<&- 7<&-
     wait_until 5 state_is weights COMMITTED
-    run_logged -0 timeout 20 "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
+    run_logged -0 timeout $((20 * HANG)) "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
     take_over
     is_whole
     kill -KILL "$(worker_of "$KEEPER")"
-    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$W/allocations/a"
     cli upgrade "$M"
     is_whole
     stop_mount "$M"
@@ -91,7 +91,7 @@ take_over() {
     cd "$T"
     exec 6<&-
     kill -KILL "$(worker_of "$KEEPER")"
-    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$W/allocations/a"
     stop_mount "$at"
 }
 
@@ -175,8 +175,8 @@ has_child() { # PID
     assert_eq "$(awk '/^[UG]id|^CapEff/ { print $2, $3 }' "/proc/$KEEPER/status" | tr '\n' ' ')" \
         "$TEST_UID $TEST_UID $TEST_UID $TEST_UID 0000000000000000  " 'user, group, capabilities'
     kill -KILL "$(worker_of "$KEEPER")"
-    run_logged -0 as_user timeout 20 cat "$M/weights/state"
-    run_logged -0 as_user timeout 20 mkdir "$M/other"
+    run_logged -0 as_user timeout $((20 * HANG)) cat "$M/weights/state"
+    run_logged -0 as_user timeout $((20 * HANG)) mkdir "$M/other"
     forget_mount "$M"
     run_logged -0 as_user "$GMSFS" umount "$M"
     wait_until_any 5 process_gone "$KEEPER"
@@ -198,7 +198,7 @@ open_in_worker() {
     run_logged ! grep journal-ledger <(open_in_worker)
     first=$(open_in_worker)
     kill -KILL "$(worker_of "$KEEPER")"
-    run_logged -0 timeout 20 cat "$W/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$W/state"
     assert_eq "$(open_in_worker)" "$first" 'open files of the second worker'
     forget_mount "$M"
     cli umount "$M"
@@ -219,7 +219,7 @@ open_in_worker() {
     run_logged ! grep -q 'does not finish its step' "$LOG"
     KEEPER=$SPAWNED
     KEEPER_OF[$M]=$KEEPER
-    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$W/allocations/a"
     is_whole
 }
 
@@ -234,7 +234,7 @@ open_in_worker() {
     wait_until 10 process_stopped "$worker"
     wait_until 10 grep -q 'another process wants to become the keeper' "$LOG"
     kill -CONT "$worker"
-    timeout $((10 * SLOW)) cat "$M/device" >"$T/looked" # so the worker is past that step
+    timeout $((10 * HANG)) cat "$M/device" >"$T/looked" # so the worker is past that step
     touch "$T/go"
     wait_exit -0 "$SPAWNED"
 }
@@ -247,7 +247,7 @@ open_in_worker() {
     GMSFS_TAKEOVER_STOP=everything spawn "$GMSFS" mount -f --takeover "$M"
     wait_until 10 process_stopped "$SPAWNED"
     wait_until 20 grep -q 'did not receive everything: Resource temporarily unavailable; this one continues' "$LOG"
-    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$W/allocations/a"
     worker=$(worker_of "$KEEPER")
     kill -CONT "$SPAWNED"
     wait_exit -1 "$SPAWNED"
@@ -279,7 +279,7 @@ open_in_worker() {
         next=$SPAWNED
         wait_until 10 process_stopped "$next"
         kill -KILL "$next"
-        run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+        run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$W/allocations/a"
         kill -0 "$KEEPER"
     done
     take_over
@@ -298,6 +298,6 @@ open_in_worker() {
     wait_until_any 5 process_gone "$former"
     kill -CONT "$KEEPER"
     KEEPER_OF[$M]=$KEEPER
-    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$W/allocations/a"
     is_whole
 }

@@ -17,8 +17,8 @@ start() { # [OPTIONS]
     GMSFS=$T/gmsfs start_weights "$@"
 }
 
-start_published() { # [OPTIONS]
-    start "$@"
+start_published() {
+    start
     publish
 }
 
@@ -78,7 +78,7 @@ runs_installed() {
     install_program
     cli upgrade "$M"
     kill -KILL "$(worker_of "$KEEPER")"
-    run_logged -0 timeout 20 cat "$W/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$W/state"
     runs_installed
     is_whole
 }
@@ -153,7 +153,7 @@ runs_installed() {
     rm "$GMSFS_HANG_WORKER"
     wait_exit -1 "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'did not serve in time and was killed; the former program continues'
-    run_logged -0 timeout 20 cat "$W/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$W/state"
     assert_eq "$(program_of_worker)" "$before" 'the program'
     is_whole
 }
@@ -169,7 +169,7 @@ runs_installed() {
     cli -1 upgrade "$M"
     assert_match "$output" 'the new worker cannot be started; the former program continues'
     grep -q 'cannot start another worker' "$LOG"
-    run_logged -0 timeout 20 cat "$W/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$W/state"
     assert_eq "$(program_of_worker)" "$before" 'the program'
     is_whole
 }
@@ -197,7 +197,7 @@ runs_installed() {
     rm "$GMSFS_LAST_WORKER"
     wait_exit -1 "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'the former program continues'
-    run_logged -0 timeout 20 cat "$W/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$W/state"
     assert_eq "$(program_of_worker)" "$before" 'the program'
     is_whole
 }
@@ -225,7 +225,7 @@ runs_installed() {
     MOUNT_VIA=("${AS_USER[@]}")
     GMSFS=$T/gmsfs start_mount
     run_logged -0 as_user "$GMSFS" upgrade "$M"
-    run_logged -0 as_user timeout 20 cat "$M/weights/state"
+    run_logged -0 as_user timeout $((20 * HANG)) cat "$M/weights/state"
     forget_mount "$M"
     run_logged -0 as_user "$GMSFS" umount "$M"
     M=$of_root
@@ -243,7 +243,7 @@ runs_installed() {
     kill -INT "$asker"
     kill -CONT "$worker"
     wait_exit "$asker"
-    run_logged -0 timeout 20 cat "$W/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$W/state"
     is_whole
 }
 
@@ -258,7 +258,7 @@ runs_installed() {
     kill -KILL "$worker"
     kill -CONT "$KEEPER"
     wait_exit "$SPAWNED" 20
-    run_logged -0 timeout 20 cat "$W/state"
+    run_logged -0 timeout $((20 * HANG)) cat "$W/state"
     is_whole
 }
 

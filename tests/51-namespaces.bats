@@ -30,7 +30,7 @@ container_mount() {
 
 @test "in other mount, pid and network namespaces: look, read, lock, attach" {
     container_mount
-    run_logged -0 timeout 30 "$SHARER" load "$M/weights" 300 1000
+    run_logged -0 timeout $((30 * HANG)) "$SHARER" load "$M/weights" 300 1000
     run_logged -0 contained cat "$T/inside/weights/state"
     assert_eq "$output" COMMITTED
     run_logged -0 contained cmp "$T/inside/weights/layout" "$T/inside/weights/layout"
@@ -40,14 +40,14 @@ container_mount() {
         "$T/inside/weights"
     assert_eq "${lines[0]}" RO
     assert_eq "${lines[1]}" RO
-    run_logged -0 contained timeout 20 "$T/sharer" attach "$T/inside/weights" 300
+    run_logged -0 contained timeout $((20 * HANG)) "$T/sharer" attach "$T/inside/weights" 300
     assert_eq "$output" 300
     assert_state weights COMMITTED
 }
 
 @test "a store that was bind-mounted alone can be looked at, and gives out no memory" {
     container_mount
-    run_logged -0 timeout 30 "$SHARER" load "$M/weights" 3 1000
+    run_logged -0 timeout $((30 * HANG)) "$SHARER" load "$M/weights" 3 1000
     run_logged '!' in_mountns '
         mkdir "$2" && mount --bind "$1" "$2" && cat "$2/state" && "$3" attach "$2" 3' \
         "$M/weights" "$T/alone" "$T/sharer"
@@ -61,7 +61,7 @@ container_mount() {
     run_logged '!' contained timeout 20 "$T/sharer" load "$T/inside/weights" 1 1
     assert_match "$output" 'Permission denied'
     chown "$TEST_UID" "$M/weights"
-    run_logged -0 contained timeout 20 "$T/sharer" load "$T/inside/weights" 20 1000
+    run_logged -0 contained timeout $((20 * HANG)) "$T/sharer" load "$T/inside/weights" 20 1000
     assert_state weights COMMITTED
     # Children of a member join it, also as pid 3 of a namespace.
     run_logged -0 contained bash -c '
@@ -74,7 +74,7 @@ container_mount() {
 
 @test "a contained holder that is killed leaves nothing behind" {
     container_mount
-    run_logged -0 timeout 30 "$SHARER" load "$M/weights" 3 1000
+    run_logged -0 timeout $((30 * HANG)) "$SHARER" load "$M/weights" 3 1000
     spawn contained "$T/gmsctl" open "$T/inside/weights/ctl" r acquire ro 0 say held pause
     holder=$SPAWNED
     wait_until 5 said "$holder" held
@@ -124,7 +124,7 @@ start_mount_via() {
 
     # By path no process is known: neither this shell nor another joins.
     run_logged '!' dd if=/dev/zero of="$M/weights/allocations/a" bs=1 count=1 status=none
-    run_logged -0 timeout 20 "$SHARER" join "$M/weights" "$token" 1000
+    run_logged -0 timeout $((20 * HANG)) "$SHARER" join "$M/weights" "$token" 1000
     echo add >&6
     wait_until 5 said "$holder" 'done'
     echo commit >&6
@@ -133,13 +133,13 @@ start_mount_via() {
     wait_exit -0 "$holder"
     assert_eq "$(find "$M/weights/allocations" -type f | wc -l)" 2
 
-    run_logged -0 timeout 20 "$SHARER" attach "$M/weights" 2
+    run_logged -0 timeout $((20 * HANG)) "$SHARER" attach "$M/weights" 2
     assert_state weights COMMITTED
 }
 
 @test "a process whose pid the daemon cannot see holds the lock by its file alone" {
     hidden_mount
-    run_logged -0 timeout 20 "$SHARER" load "$M/weights" 2 1000
+    run_logged -0 timeout $((20 * HANG)) "$SHARER" load "$M/weights" 2 1000
     exec 5<>"$M/weights/lock"
     assert_state weights RW
     run_logged '!' touch "$M/weights/allocations/b"
@@ -185,7 +185,7 @@ start_mount_via() {
     wait_until 5 said "$SPAWNED" held
     assert_match "$(<"$M/weights/sessions")" "^[0-9]+ RW held $SPAWNED $TEST_UID bash "
     kill -KILL "$(worker_of "$KEEPER")"
-    run_logged -0 timeout 20 cat "$M/weights/sessions"
+    run_logged -0 timeout $((20 * HANG)) cat "$M/weights/sessions"
     assert_match "$output" "^[0-9]+ RW held $SPAWNED $TEST_UID bash "
     touch "$T/go" # its children are known as such
     wait_exit -0 "$SPAWNED"
@@ -206,7 +206,7 @@ teardown() {
 # without_proc COMMAND...: as in a chroot without a mounted /proc
 without_proc() {
     unshare --mount bash -c '
-        mount -t tmpfs none /proc && exec "$@"' _ timeout $((30 * SLOW)) "$@"
+        mount -t tmpfs none /proc && exec "$@"' _ timeout $((30 * HANG)) "$@"
 }
 
 proc_is_not_there() {

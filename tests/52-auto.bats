@@ -11,7 +11,7 @@ nobody_holds_or_waits() {
 
 race() { # MODE N
     start_mount
-    run_logged -0 timeout $((70 * SLOW)) "$BUILD/tests/tools/auto_racer" "$1" "$M/weights" "$2"
+    run_logged -0 timeout $((70 * HANG)) "$BUILD/tests/tools/auto_racer" "$1" "$M/weights" "$2"
     wait_until 5 nobody_holds_or_waits
 }
 

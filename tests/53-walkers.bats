@@ -220,14 +220,14 @@ copied() { # FILE of the mount
     mount_all_states
     # A descriptor that a child has closed looks like a release that comes at once, and is waited for a moment.
     spawn "$GMSCTL" open "$M/host/allocations/a" r repeat 100000 dupclose
-    run_logged -0 timeout 30 "$GMSCTL" repeat 100 try open "$M/host/lock" r try open "$M/host/auto" rn
+    run_logged -0 timeout $((30 * HANG)) "$GMSCTL" repeat 100 try open "$M/host/lock" r try open "$M/host/auto" rn
     assert_eq "$(cat "$M/host/residency")" host residency
     assert_eq "$(info_of host .moves)" 1 moves
 }
 
 @test "run -r waits for its turn, and where the store has left the device, until it is back" {
     mount_all_states
-    spawn timeout 30 "$GMSFS" run -r "$M/empty" -- bash -c 'cat "$GMSFS_STORE/lock"; cmp "$GMSFS_STORE/allocations/a" "$1"' \
+    spawn timeout $((30 * HANG)) "$GMSFS" run -r "$M/empty" -- bash -c 'cat "$GMSFS_STORE/lock"; cmp "$GMSFS_STORE/allocations/a" "$1"' \
         - "$T/bytes.host"
     reader=$SPAWNED
     wait_for_waiters empty 1

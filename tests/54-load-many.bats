@@ -14,9 +14,9 @@ nobody_holds_or_waits() {
 @test "state is read and a free lock taken while 100 waiters and 12 transfers stand still" {
     export GMSFS_GATE=$T/gate
     start_mount
-    run_logged -0 timeout 20 "$BUILD/tests/tools/sharer" load "$M/weights" 1 1000000
+    run_logged -0 timeout $((20 * HANG)) "$BUILD/tests/tools/sharer" load "$M/weights" 1 1000000
     mkdir "$M/quiet"
-    run_logged -0 timeout $((60 * SLOW)) "$BUILD/tests/tools/load_many" "$M" "$M/weights" \
+    run_logged -0 timeout $((60 * HANG)) "$BUILD/tests/tools/load_many" "$M" "$M/weights" \
         "$M/quiet" "$GMSFS_GATE"
     assert_state weights COMMITTED
     wait_until 5 nobody_holds_or_waits

@@ -20,8 +20,8 @@ random_run() { # CLIENTS ROUNDS MS
     local seed=${GMSFS_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
     start_mount granularity=64K,writer_patience=0.05
     # Helper threads and their files come with the first use, and so does the committed layout.
-    run_logged -0 timeout 20 "$RANDOM_OPS" -s 1 -c 2 -m 500 -k "$KEEPER" "$M/weights"
-    run_logged -0 timeout $((75 * SLOW)) "$RANDOM_OPS" -s "$seed" -c "$1" -r "$2" -m "$3" \
+    run_logged -0 timeout $((20 * HANG)) "$RANDOM_OPS" -s 1 -c 2 -m 500 -k "$KEEPER" "$M/weights"
+    run_logged -0 timeout $((75 * HANG)) "$RANDOM_OPS" -s "$seed" -c "$1" -r "$2" -m "$3" \
         -k "$KEEPER" "$M/weights"
     assert_match "${lines[-1]}" ', 0 losses$'
     [[ $(cat "$M/weights/state") == EMPTY ]] || {
@@ -42,7 +42,7 @@ random_places() { # OPTIONS [STORE...]
     mkdir "$T/spill"
     start_mount "granularity=64K,writer_patience=0.05,$1,spill=$T/spill,spill_size=1M"
     mkdir "${@:2}" "$M/other"
-    run_logged -0 timeout $((75 * SLOW)) "$RANDOM_OPS" -s "$seed" -c 4 -r 4 -m 1000 -k "$KEEPER" \
+    run_logged -0 timeout $((75 * HANG)) "$RANDOM_OPS" -s "$seed" -c 4 -r 4 -m 1000 -k "$KEEPER" \
         "$M/weights" "$M/other" "${@:2}"
     assert_match "${lines[-1]}" ', [1-9][0-9]* moves, [1-9][0-9]* wakes behind one, [1-9][0-9]* given up, 0 losses$'
     wait_until 5 nobody_holds_or_waits

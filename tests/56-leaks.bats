@@ -11,7 +11,7 @@ load helpers
 SHARER=$BUILD/tests/tools/sharer
 
 sharer() {
-    run_logged -0 timeout $((60 * SLOW)) "$SHARER" "$@"
+    run_logged -0 timeout $((60 * HANG)) "$SHARER" "$@"
 }
 
 fds_of() { # PID
@@ -40,7 +40,7 @@ fds_are() { # PID COUNT
     worker=$(worker_of "$KEEPER")
     keeper_fds='' worker_fds=''
     for ((i = 0; i < 200; i++)); do
-        timeout 20 "$SHARER" load "$M/weights" 1 1000
+        timeout $((20 * HANG)) "$SHARER" load "$M/weights" 1 1000
         (
             exec 5<>"$M/weights/lock"
             rm "$M/weights/allocations/"*

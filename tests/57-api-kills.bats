@@ -88,7 +88,7 @@ went_on() { # COUNT: so many have gone on
 @test "one attach goes on over worker after worker" {
     local kills=0 worker
     start_mount size=64M,granularity=4K
-    run_logged -0 timeout 60 "$SHARER" load "$M/weights" 6000 4096
+    run_logged -0 timeout $((60 * HANG)) "$SHARER" load "$M/weights" 6000 4096
     # shellcheck disable=SC2016 # that shell's own number
     spawn bash -c 'ulimit -n 24; kill -STOP $$; exec "$@"' _ "$SHARER" attach "$M/weights" 6000
     wait_until 5 process_stopped "$SPAWNED"

@@ -27,7 +27,7 @@ teardown() {
 
 random_kills() { # KILLS [OPTION...]
     local kills=$(($1 / (SLOW > 1 ? 2 : 1)))
-    O=$BUILD run_logged -0 timeout $((80 * SLOW)) "$ROOT/tests/soak" --seed "$SEED" --worker-kills "$kills" "${@:2}"
+    O=$BUILD run_logged -0 timeout $((80 * HANG)) "$ROOT/tests/soak" --seed "$SEED" --worker-kills "$kills" "${@:2}"
     assert_match "$output" "$kills workers killed; [^;]*, 0 losses"
     assert_eq "${lines[-1]}" "soak: ok, seed $SEED" 'last line'
 }
@@ -50,7 +50,7 @@ random_kills() { # KILLS [OPTION...]
 kill_all() {
     "$KILLS" new "$T/control"
     GMSFS_KILL_CONTROL=$T/control start_mount "$2"
-    run_logged -0 timeout $((85 * SLOW)) "$KILLS" "$1" "$T/control" "$GMSCTL" "$M" "$KEEPER" \
+    run_logged -0 timeout $((85 * HANG)) "$KILLS" "$1" "$T/control" "$GMSCTL" "$M" "$KEEPER" \
         $(($3 * SLOW)) "${@:4}"
     assert_match "${lines[-1]}" '^[1-9][0-9]* trials, 0 wrong$'
 }
@@ -67,7 +67,7 @@ kills_at() {
 }
 
 @test "a worker that is played dies before each of its steps, and the next one before some of its own" {
-    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/lives"
+    run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/lives"
 }
 
 # trials_of NAME [PART]: of that deed, with one death and with two
@@ -145,7 +145,7 @@ trials_of() {
         "$KILLS" new "$T/control"
         GMSFS_KILL_CONTROL=$T/control start_mount size=8M,granularity=64K
         "$KILLS" arm "$T/control" "$step"
-        run_logged -0 timeout $((20 * SLOW)) "$GMSFS" umount "$M"
+        run_logged -0 timeout $((20 * HANG)) "$GMSFS" umount "$M"
         not_mounted "$M"
         expect_death
         wait_exit -0 "$KEEPER"

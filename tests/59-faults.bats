@@ -35,7 +35,7 @@ name_sites() {
 
 # some_faults PROGRAM COMMAND...: succeeds, or prints the errors.
 some_faults() {
-    local program=$1 limit_s=$((80 * SLOW))
+    local program=$1 limit_s=$((80 * HANG))
     shift
     [[ ${FAULTS:-} != all ]] || limit_s=7000
     run timeout "$limit_s" "$@"
@@ -71,12 +71,12 @@ daemon_faults() { # keeper|worker GROUP...
     requires fuse
     mkdir "$T/m"
     GMSFS_FAULT=epoll_create1:after=0:errno=ENFILE:in=worker \
-        run_logged -1 timeout $((20 * SLOW)) "$GMSFS" mount -f -o backend=host,size=8M "$T/m"
+        run_logged -1 timeout $((20 * HANG)) "$GMSFS" mount -f -o backend=host,size=8M "$T/m"
     assert_match "$output" 'cannot start the event loop: Too many open files in system'
     GMSFS_FAULT=memfd_create:after=3:errno=EMFILE:in=worker start_mount size=8M
     code=0
     for i in 1 2 3 4 5; do
-        timeout 10 "$GMSCTL" open "$M/weights/lock" rw alloc 100 1 '' '' >>"$T/said" || code=1
+        timeout $((10 * HANG)) "$GMSCTL" open "$M/weights/lock" rw alloc 100 1 '' '' >>"$T/said" || code=1
     done
     run_logged -0 cat "$T/said"
     assert_eq "$(grep -c ENOSPC "$T/said")" 1 'allocations that failed'
@@ -141,33 +141,33 @@ daemon_faults() { # keeper|worker GROUP...
 }
 
 @test "core: endings need no memory, and nothing else is decided by the lack of it" {
-    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/records"
+    run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/records"
 }
 
 # bats test_tags=quick
 @test "core: requests that succeeded where memory lacked give the same when replayed" {
-    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/replay"
+    run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/replay"
 }
 
 @test "core: a state that is decoded where memory lacks is refused whole" {
-    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/decode"
+    run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/decode"
 }
 
 @test "messages: an answer for which memory lacks is no frame, and none of those before it is lost" {
-    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/messages"
+    run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/messages"
 }
 
 # bats test_tags=quick
 @test "bulk metadata is applied whole or not at all" {
-    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bulk"
+    run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/bulk"
 }
 
 @test "requests that lack memory take nothing of a bound or of the daemon's memory" {
-    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bounds"
+    run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/bounds"
 }
 
 @test "layouts and their clones: requests that lack memory change nothing" {
-    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/layout"
+    run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/layout"
 }
 
 @test "library" {

@@ -9,7 +9,7 @@
 load helpers
 
 soak() {
-    O=$BUILD timeout $((60 * SLOW)) "$ROOT/tests/soak" --seed "$SEED" "$@"
+    O=$BUILD timeout $((60 * HANG)) "$ROOT/tests/soak" --seed "$SEED" "$@"
 }
 
 common_requirements() {

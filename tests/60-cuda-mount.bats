@@ -13,13 +13,13 @@ SHARER=$BUILD/tests/tools/cuda_sharer
 MIB=$((1 << 20))
 
 sharer() {
-    run_logged -0 timeout $((60 * SLOW)) "$SHARER" "$@"
+    run_logged -0 timeout $((60 * HANG)) "$SHARER" "$@"
 }
 
 # No mount comes of it; its words are in $output.
 refused() { # OPTIONS
     mkdir -p "$T/m"
-    run_logged ! timeout $((20 * SLOW)) "$GMSFS" mount -f -o "$1" "$T/m"
+    run_logged ! timeout $((20 * HANG)) "$GMSFS" mount -f -o "$1" "$T/m"
     not_mounted "$T/m"
 }
 
@@ -158,10 +158,10 @@ said_loaded() {
     known=$(device_get .free_bytes)
     fake_gpus 'memory 512' 'others 128' 'slow nvmlDeviceGetMemoryInfo 3600000'
     for i in {1..8}; do
-        timeout $((20 * SLOW)) stat -f "$M" >"$T/look-$i" &
+        timeout $((20 * HANG)) stat -f "$M" >"$T/look-$i" &
         looks+=($!)
     done
-    assert_eq "$(timeout $((20 * SLOW)) cat "$M/weights/state")" EMPTY
+    assert_eq "$(timeout $((20 * HANG)) cat "$M/weights/state")" EMPTY
     assert_eq "$(device_get .free_bytes)" "$known"
     metric_is gmsfs_device_free_bytes "$known"
     for i in "${looks[@]}"; do

@@ -253,7 +253,7 @@ sums() { # STORE
     make_model 8M 1
     start_mount
     cli load "$M/weights" "$MODEL"
-    run_logged -1 env -u LD_LIBRARY_PATH -u GMSFS_FAKE_CUDA timeout $((60 * SLOW)) "$GMSFS" \
+    run_logged -1 env -u LD_LIBRARY_PATH -u GMSFS_FAKE_CUDA timeout $((60 * HANG)) "$GMSFS" \
         sum "$M/weights"
     assert_match "$output" 'cannot open the GPU: '
 }

@@ -29,7 +29,7 @@ start_gpu() { # [OPTIONS]
 }
 
 hand() { # ACT ARGUMENT...: to its end
-    run_logged -0 timeout $((120 * SLOW)) "$HAND" "$@"
+    run_logged -0 timeout $((120 * HANG)) "$HAND" "$@"
 }
 
 spawn_hand() { # WORD ACT ARGUMENT...: in the background, until it says WORD
@@ -94,7 +94,7 @@ smi_used_is() { # MIB
 # again WORD...: over and over until $T/over is there; the first that fails ends it.
 again() {
     while [[ ! -e $T/over ]]; do
-        timeout $((120 * SLOW)) "$HAND" "$@" || return 1
+        timeout $((120 * HANG)) "$HAND" "$@" || return 1
     done
 }
 
@@ -148,14 +148,14 @@ again() {
     local model sums
     model=$("$ROOT/scripts/make-model" --out "$T/model" --size 48M --shards 3 --seed 3 | tail -n 1)
     start_gpu
-    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" load "$M/weights" "$model"
-    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" verify "$M/weights" "$model"
+    run_logged -0 timeout $((120 * HANG)) "$GMSFS" load "$M/weights" "$model"
+    run_logged -0 timeout $((120 * HANG)) "$GMSFS" verify "$M/weights" "$model"
     sums=$("$GMSFS" sum -q "$M/weights")
-    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" image save "$M/weights" "$T/image"
-    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" save "$M/weights" "$T/saved.safetensors"
-    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" load "$M/weights" "$T/saved.safetensors"
-    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" verify "$M/weights" "$model"
-    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" image load "$M/weights" "$T/image"
+    run_logged -0 timeout $((120 * HANG)) "$GMSFS" image save "$M/weights" "$T/image"
+    run_logged -0 timeout $((120 * HANG)) "$GMSFS" save "$M/weights" "$T/saved.safetensors"
+    run_logged -0 timeout $((120 * HANG)) "$GMSFS" load "$M/weights" "$T/saved.safetensors"
+    run_logged -0 timeout $((120 * HANG)) "$GMSFS" verify "$M/weights" "$model"
+    run_logged -0 timeout $((120 * HANG)) "$GMSFS" image load "$M/weights" "$T/image"
     assert_eq "$("$GMSFS" sum -q "$M/weights")" "$sums" sums
 }
 
@@ -180,11 +180,11 @@ EOT
     start_gpu
     local direct
     for direct in never always; do
-        run_logged -0 timeout $((120 * SLOW)) "$GMSFS" load --direct "$direct" "$M/weights" "$T/large.safetensors"
-        run_logged -0 timeout $((120 * SLOW)) "$GMSFS" verify "$M/weights" "$T/large.safetensors"
+        run_logged -0 timeout $((120 * HANG)) "$GMSFS" load --direct "$direct" "$M/weights" "$T/large.safetensors"
+        run_logged -0 timeout $((120 * HANG)) "$GMSFS" verify "$M/weights" "$T/large.safetensors"
     done
-    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" save "$M/weights" "$T/saved.safetensors"
-    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" verify "$M/weights" "$T/saved.safetensors"
+    run_logged -0 timeout $((120 * HANG)) "$GMSFS" save "$M/weights" "$T/saved.safetensors"
+    run_logged -0 timeout $((120 * HANG)) "$GMSFS" verify "$M/weights" "$T/saved.safetensors"
 }
 
 @test "a killed writer's memory comes back, all of it" {
@@ -247,7 +247,7 @@ sleeper_after() {
     wait_until 20 used_is 0
     mkdir "$M/other"
     chown "$TEST_UID" "$M/other"
-    run_logged -0 "${AS_USER[@]}" timeout $((120 * SLOW)) "$HAND" peek "$M/other" 16 $((8 << 20))
+    run_logged -0 "${AS_USER[@]}" timeout $((120 * HANG)) "$HAND" peek "$M/other" 16 $((8 << 20))
 }
 
 # fill_device STORE: a writer takes all but SPARE bytes of what is free, and has it until descriptor 7
@@ -330,7 +330,7 @@ no_context_of() { # PID...
 @test "PyTorch computes over mapped tensors, also in a graph replayed after sleep, demotion and promotion" {
     requires gpu torch
     start_gpu host_size=1G
-    run_logged -0 timeout $((120 * SLOW)) "${GMSFS_TEST_PYTHON:-python3}" \
+    run_logged -0 timeout $((120 * HANG)) "${GMSFS_TEST_PYTHON:-python3}" \
         "$ROOT/tests/tools/torch_hand.py" \
         "$BUILD/libgmsfs.so.0" "$M/weights"
     assert_match "$output" ok
@@ -343,7 +343,7 @@ torch_tests() {
     start_gpu "${2-}"
     export PYTHONPATH=$ROOT/python:$ROOT/tests/python PYTHONDONTWRITEBYTECODE=1 GMSFS
     export GMSFS_LIBRARY=$BUILD/libgmsfs.so.0 GMSFS_TEST_MOUNT=$M GMSFS_TEST_DEVICE=cuda
-    run_logged -0 timeout $((80 * SLOW)) "$python" -m unittest -v "$1"
+    run_logged -0 timeout $((80 * HANG)) "$python" -m unittest -v "$1"
     assert_match "$output" OK
 }
 
@@ -461,6 +461,6 @@ others_hold_at_most() { # BYTES
     requires gpu torch
     start_gpu
     export PYTHONPATH=$ROOT/python PYTHONDONTWRITEBYTECODE=1 GMSFS_LIBRARY=$BUILD/libgmsfs.so.0
-    run_logged -0 timeout $((80 * SLOW)) "$python" "$ROOT/examples/graph_shapes.py" "$M/graphs"
+    run_logged -0 timeout $((80 * HANG)) "$python" "$ROOT/examples/graph_shapes.py" "$M/graphs"
     assert_match "$output" 'awake: all shapes'
 }

@@ -31,7 +31,7 @@ start_gms() {
 # refused STATUS REASON OPTIONS: no mount comes of it, and one line says why.
 refused() {
     mkdir -p "$T/refused"
-    run_logged "-$1" timeout $((20 * SLOW)) "$GMSFS" mount -f -o "backend=$BACKEND,size=16M,$3" "$T/refused"
+    run_logged "-$1" timeout $((20 * HANG)) "$GMSFS" mount -f -o "backend=$BACKEND,size=16M,$3" "$T/refused"
     assert_match "$output" "$2"
     not_mounted "$T/refused"
 }
@@ -198,7 +198,7 @@ holds_sockets() { # PID COUNT
     requires user-fuse
     chmod 755 "$GMS"
     mkdir -m 777 "$T/m"
-    run_logged -1 as_user timeout $((20 * SLOW)) "$GMSFS" mount -f -o "backend=host,size=16M,gms,uuid=$UUID,gms_dir=$GMS" "$T/m"
+    run_logged -1 as_user timeout $((20 * HANG)) "$GMSFS" mount -f -o "backend=host,size=16M,gms,uuid=$UUID,gms_dir=$GMS" "$T/m"
     assert_match "$output" "cannot make the GMS socket $GMS/gms_${UUID}_weights.sock: Permission denied \(user $TEST_UID needs a directory that it may write to; name one by gms_dir="
     not_mounted "$T/m"
 }

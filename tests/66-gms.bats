@@ -253,13 +253,13 @@ print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
     gms v0 weights lock rw - allocate 100 - commit
     chmod 0700 "$M/weights"
     for version in v0 v1; do
-        run_logged -1 as_user timeout 20 "$PYTHON" "$T/gms.py" "$version" "$("${version}_socket" weights)" lock ro 0
+        run_logged -1 as_user timeout $((20 * HANG)) "$PYTHON" "$T/gms.py" "$version" "$("${version}_socket" weights)" lock ro 0
         assert_match "${lines[-1]}" '^(refused:|closed)'
     done
     chmod 0755 "$M/weights"
     for version in v0 v1; do
-        run_logged -0 as_user timeout 20 "$PYTHON" "$T/gms.py" "$version" "$("${version}_socket" weights)" lock ro 0
-        run_logged -1 as_user timeout 20 "$PYTHON" "$T/gms.py" "$version" "$("${version}_socket" weights)" lock rw 0
+        run_logged -0 as_user timeout $((20 * HANG)) "$PYTHON" "$T/gms.py" "$version" "$("${version}_socket" weights)" lock ro 0
+        run_logged -1 as_user timeout $((20 * HANG)) "$PYTHON" "$T/gms.py" "$version" "$("${version}_socket" weights)" lock rw 0
         assert_match "${lines[-1]}" '^(refused:|closed)'
     done
     assert_state weights COMMITTED
@@ -272,6 +272,6 @@ print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
     gms v0 weights lock ro - list
     assert_eq "$(grep -cE '\] answer GMS ListAllocationsResponse ok, [0-9]+ bytes' "$LOG")" 1
     gms_command v0 weights lock ro - allocate 100 -
-    run_logged -1 timeout $((30 * SLOW)) "${COMMAND[@]}"
+    run_logged -1 timeout $((30 * HANG)) "${COMMAND[@]}"
     assert_eq "$(grep -c '\] answer GMS ErrorResponse EINVAL, ' "$LOG")" 1
 }

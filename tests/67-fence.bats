@@ -39,7 +39,7 @@ serves() {
 
 # refused_by_fence COMMAND...: it fails, and names the fence and the command that ends it.
 refused_by_fence() {
-    run_logged -1 timeout $((30 * SLOW)) "$@"
+    run_logged -1 timeout $((30 * HANG)) "$@"
     assert_match "$output" "fenced for a checkpoint.*gmsfs fence --status $M'.*--complete TOKEN or --abort TOKEN"
 }
 
@@ -239,15 +239,15 @@ refused_by_fence() {
     local argument
     for argument in '' --status "--abort $TOKEN" "--complete $TOKEN"; do
         # shellcheck disable=SC2086 # words
-        run_logged -1 as_user timeout 30 "$T/gmsfs" fence $argument "$M"
+        run_logged -1 as_user timeout $((30 * HANG)) "$T/gmsfs" fence $argument "$M"
         assert_match "$output" 'it is fenced; only users with write permission on both weights and kv_cache'
         refute_token
     done
     chmod 0777 "$W"
-    run_logged -0 as_user timeout 30 "$T/gmsfs" fence --status "$M"
+    run_logged -0 as_user timeout $((30 * HANG)) "$T/gmsfs" fence --status "$M"
     assert_eq "$output" "fenced $TOKEN"
-    run_logged -0 as_user timeout 30 "$T/gmsfs" fence --complete "$TOKEN" "$M"
-    run_logged -0 as_user timeout 30 "$T/gmsfs" fence -q "$M"
+    run_logged -0 as_user timeout $((30 * HANG)) "$T/gmsfs" fence --complete "$TOKEN" "$M"
+    run_logged -0 as_user timeout $((30 * HANG)) "$T/gmsfs" fence -q "$M"
     cli fence --abort "$output" "$M"
 }
 

@@ -37,7 +37,7 @@ start_gpu() { # [OPTIONS]
 }
 
 gpu_says() { # FACT NUMBER: the driver's and NVML's own answer, in $output
-    run_logged -0 timeout $((30 * SLOW)) "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms_cuda.py" "$@"
+    run_logged -0 timeout $((30 * HANG)) "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms_cuda.py" "$@"
 }
 
 # Of all processes, by NVML.
@@ -86,9 +86,9 @@ kill_holder() {
     wait_until 10 test -S "$SOCKETS/gms_1_weights.sock"
     assert_eq "$(find "$SOCKETS" -type s | wc -l)" 8 sockets
     tool=("${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms.py")
-    run_logged -0 timeout $((30 * SLOW)) "${tool[@]}" v1 "$SOCKETS/gms_1_weights.sock" identity
+    run_logged -0 timeout $((30 * HANG)) "${tool[@]}" v1 "$SOCKETS/gms_1_weights.sock" identity
     assert_match "$output" " $uuid$"
-    run_logged -0 timeout $((30 * SLOW)) "${tool[@]}" v0 "$SOCKETS/gms_${uuid}_weights.sock" \
+    run_logged -0 timeout $((30 * HANG)) "${tool[@]}" v0 "$SOCKETS/gms_${uuid}_weights.sock" \
         lock rw - allocate $((6 << 20)) - commit
     used_is $((6 << 20)) # of the second mount
     gpu_says nvml-used 1
@@ -219,7 +219,7 @@ kill_holder() {
     gms v0 weights lock ro - check 71 check 71
     gms v1 weights lock ro - check 71
     gms_command v0 kv_cache lock rw - allocate 4096 -
-    run_logged -1 timeout $((30 * SLOW)) "${COMMAND[@]}" # so the driver did fail
+    run_logged -1 timeout $((30 * HANG)) "${COMMAND[@]}" # so the driver did fail
 }
 
 @test "exports leave no descriptor with the daemon" {

@@ -72,7 +72,7 @@ tokens() {
     python_with ctypes
     tokens
     ulimit -n "$(ulimit -Hn)"
-    run_logged -0 timeout 120 unshare --net "$PYTHON" "$ROOT/tests/python/test_triton_strangers.py" \
+    run_logged -0 timeout $((120 * HANG)) unshare --net "$PYTHON" "$ROOT/tests/python/test_triton_strangers.py" \
         "$BUILD/tests/tools/triton_table" "$T/tokens"
     assert_match "$output" 'OK'
 }
@@ -118,25 +118,25 @@ ask() { # METHOD PATH: the status that HTTP answers
 @test "the file of tokens is its owner's alone, and well formed" {
     tokens
     chmod 640 "$T/tokens"
-    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 0 "$T/tokens"
+    run_logged -1 timeout $((10 * HANG)) "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 0 "$T/tokens"
     assert_match "$output" 'must be a regular file of this user with mode 0600'
     chmod 600 "$T/tokens"
     local line
     for line in 'short 0' '0123456789abcdef' '0123456789abcdef 0 1' '0123456789abcdef x' '0123456789abcdef -1' \
         '0123456789abcdef 4294967295'; do
         echo "$line" >"$T/tokens"
-        run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 0 "$T/tokens"
+        run_logged -1 timeout $((10 * HANG)) "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 0 "$T/tokens"
         assert_match "$output" 'tokens: line 1: '
     done
 }
 
 @test "an address that is not of the loopback needs tokens, and one that is taken says so" {
-    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 0.0.0.0:0 127.0.0.1:0
+    run_logged -1 timeout $((10 * HANG)) "$BUILD/tests/tools/triton_table" 0.0.0.0:0 127.0.0.1:0
     assert_match "$output" 'its clients need tokens: give --token-file'
-    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1 127.0.0.1:0
+    run_logged -1 timeout $((10 * HANG)) "$BUILD/tests/tools/triton_table" 127.0.0.1 127.0.0.1:0
     assert_match "$output" "'127.0.0.1' is not ADDRESS:PORT"
     start_table
-    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" "$HTTP" 127.0.0.1:0
+    run_logged -1 timeout $((10 * HANG)) "$BUILD/tests/tools/triton_table" "$HTTP" 127.0.0.1:0
     assert_match "$output" 'another server is there, name another port'
     stop_triton
 }
@@ -146,7 +146,7 @@ ask() { # METHOD PATH: the status that HTTP answers
     triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
     [[ -S $T/s ]]
     assert_eq "$(stat -c %a "$T/s")" "$( ((EUID)) && echo 600 || echo 666)" 'the mode of the socket'
-    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
+    run_logged -1 timeout $((10 * HANG)) "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
     assert_match "$output" 'Address already in use'
     python -c 'from triton_raw import H2
 with H2() as h2:
@@ -166,13 +166,13 @@ with H2() as h2:
     mkdir "$T/dir"
     local name
     for name in file link dir; do
-        run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/$name"
+        run_logged -1 timeout $((10 * HANG)) "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/$name"
         assert_match "$output" 'the file there is not a socket, name another path'
     done
     assert_eq "$(cat "$T/file")" mine
     [[ -L $T/link && -d $T/dir ]]
     for name in '' "$(printf '%108s' '' | tr ' ' x)"; do
-        run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$name"
+        run_logged -1 timeout $((10 * HANG)) "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$name"
         assert_match "$output" 'a path has 1 to 107 bytes'
     done
 }

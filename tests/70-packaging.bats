@@ -12,7 +12,7 @@ load served
 
 # complete_words WORD...: bash's completions of the last word, sorted, a line each
 complete_words() {
-    run_logged -0 env GMSFS="$GMSFS" timeout $((20 * SLOW)) bash -euc '
+    run_logged -0 env GMSFS="$GMSFS" timeout $((20 * HANG)) bash -euc '
         PATH=$(dirname "$GMSFS"):$PATH
         source packaging/completion/gmsfs
         COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))

@@ -38,14 +38,14 @@ gms_command() { # v0|v1 STORE OP...: sets COMMAND
 
 gms() { # v0|v1 STORE OP...
     gms_command "$@"
-    run_logged -0 timeout $((30 * SLOW)) "${COMMAND[@]}"
+    run_logged -0 timeout $((30 * HANG)) "${COMMAND[@]}"
 }
 
 # gms_expect LINE v0|v1 STORE OP...: the last of the operations fails with this message.
 gms_expect() {
     local want=$1
     gms_command "${@:2}"
-    run_logged -1 timeout $((30 * SLOW)) "${COMMAND[@]}"
+    run_logged -1 timeout $((30 * HANG)) "${COMMAND[@]}"
     assert_eq "${lines[-1]-}" "$want" answer
 }
 

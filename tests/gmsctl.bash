@@ -10,14 +10,14 @@
 GMSCTL=${GMSCTL:-$BUILD/tests/tools/gmsctl}
 
 ctl() { # OP...
-    run_logged -0 timeout $((30 * SLOW)) "$GMSCTL" "$@"
+    run_logged -0 timeout $((30 * HANG)) "$GMSCTL" "$@"
 }
 
 # expect ERRNO OP...: the last of the operations fails with this errno.
 expect() {
     local want=$1 LC_ALL=C # the bytes of an allocation are no text
     shift
-    run_logged -1 timeout $((30 * SLOW)) "$GMSCTL" "$@"
+    run_logged -1 timeout $((30 * HANG)) "$GMSCTL" "$@"
     assert_eq "${lines[-1]-}" "$want" errno
 }
 

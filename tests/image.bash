@@ -29,7 +29,7 @@ start_filled() { # [OPTIONS]
 }
 
 sums() { # STORE
-    timeout $((60 * SLOW)) "$GMSFS" sum --allocations "$M/$1"
+    timeout $((60 * HANG)) "$GMSFS" sum --allocations "$M/$1"
 }
 
 # same STORE STORE: compares structure, names, all bytes and all entries.
