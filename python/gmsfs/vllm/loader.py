@@ -64,15 +64,14 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
 
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Any:
         refusals.check_options(self.path, vllm_config, model_config)
-        target = torch.device(self.load_config.device or vllm_config.device_config.device)
         place = _early.pop(self.path, None) or self._open(vllm_config)
         is_first = place.writable
         fill = self._publish if is_first else self._attach
         try:
-            with place.together(), set_default_torch_dtype(model_config.dtype), target:
+            with place.together(), set_default_torch_dtype(model_config.dtype):
                 model, shared = fill(place, vllm_config, model_config, prefix)
                 with shared.guard(private=True):
-                    process_weights_after_loading(model, model_config, target)
+                    process_weights_after_loading(model, model_config, self._device(vllm_config))
         except BaseException:
             place.close()
             raise
@@ -93,11 +92,21 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
         paths = [self.path.replace(RANK, str(rank)) for rank in range(size)]
         return Rank(paths, get_world_group().rank_in_group, gather, self.timeout)
 
+    def _device(self, vllm_config: Any) -> torch.device:
+        return torch.device(self.load_config.device or vllm_config.device_config.device)
+
+    def _make(self, vllm_config: Any, model_config: Any, prefix: str) -> Any:
+        """Makes the model. The engine's device is torch's default here, and not while weights are loaded and
+        processed: the same as in vLLM's own loader."""
+        with self._device(vllm_config):
+            model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
+        refusals.check_model(self.path, model)
+        return model
+
     def _publish(
         self, place: Place, vllm_config: Any, model_config: Any, prefix: str
     ) -> Tuple[Any, Shared]:
-        model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
-        refusals.check_model(self.path, model)
+        model = self._make(vllm_config, model_config, prefix)
         self.files.load_weights(model, model_config)
         return model, place.publish(model, fingerprint(vllm_config, model_config))
 
@@ -105,8 +114,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
         self, place: Place, vllm_config: Any, model_config: Any, prefix: str
     ) -> Tuple[Any, Shared]:
         with empty_parameters():
-            model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
-        refusals.check_model(self.path, model)
+            model = self._make(vllm_config, model_config, prefix)
         return model, place.attach(model, fingerprint(vllm_config, model_config))
 
 
