@@ -369,6 +369,10 @@ torch_tests() {
     torch_tests test_torch_storages
 }
 
+@test "engines of vLLM's stand-in share a store on the GPU and sleep by its backend" {
+    torch_tests test_vllm_stub
+}
+
 @test "the KV connector of vLLM keeps blocks on the GPU for the next engine" {
     torch_tests test_vllm_kv
 }

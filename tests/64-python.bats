@@ -172,6 +172,10 @@ except KeyboardInterrupt:
     python_tests test_vllm_parts torch
 }
 
+@test "engines of vLLM's stand-in share a store, sleep by its backend, and refuse a reload" {
+    python_tests test_vllm_stub torch
+}
+
 @test "ranks of an engine take and commit their stores together or not at all" {
     SLOW=$((SLOW * 2))
     python_tests test_vllm_ranks torch

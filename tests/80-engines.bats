@@ -24,6 +24,13 @@ setup() {
     assert_match "$output" 'OK'
 }
 
+@test "the sleep backend works with the code of each vLLM that has sleep backends" {
+    requires package-index
+    export GMSFS_TEST_SOURCES=$BUILD/engine-sources
+    SLOW=$((SLOW * 30))
+    python_tests test_vllm_stub torch
+}
+
 @test "vLLM engines share a store token for token, before and after kill -9" {
     HANG=$((HANG * 8))
     python_tests test_vllm vllm
