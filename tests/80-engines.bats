@@ -41,9 +41,9 @@ setup() {
     python_tests test_vllm_models vllm
 }
 
-@test "vLLM engines of two ranks share a store for each rank, all or none" {
+@test "vLLM engines of several ranks share a store for each rank, all or none" {
     HANG=$((HANG * 8))
-    python_tests test_vllm_two_ranks vllm
+    python_tests test_vllm_several_ranks vllm
 }
 
 @test "kill -9 of a process of vLLM at any moment leaves a store empty or whole, and Ctrl-C no waiter" {

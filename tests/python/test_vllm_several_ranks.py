@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real vLLM engines of two ranks on the processor, with a store for each rank."""
+"""Real vLLM engines of several ranks on the processor, with a store for each rank."""
 
 import os
 import signal
@@ -17,12 +17,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../tools"))
 from vllm_engine import BLOCK_TOKENS, kv_transfer
 
 
-class TwoRanks(ForkCase):
+class RanksCase(ForkCase):
     model_kind = "llama"
+    count = 2
 
     def setUp(self):
         super().setUp()
-        self.paths = [f"{self.path}-{rank}" for rank in range(2)]
+        self.paths = [f"{self.path}-{rank}" for rank in range(self.count)]
         os.rmdir(self.path)
         for path in self.paths:
             os.mkdir(path)
@@ -41,7 +42,7 @@ class TwoRanks(ForkCase):
         return found
 
 
-class Weights(TwoRanks):
+class Weights(RanksCase):
     def setUp(self):
         super().setUp()
         own = self.engine("")
@@ -49,7 +50,7 @@ class Weights(TwoRanks):
         own.kill()
 
     def engine(self, store, *moment):
-        return Engine(self, self.model, store, *moment, tensor_parallel_size=2)
+        return Engine(self, self.model, store, *moment, tensor_parallel_size=self.count)
 
     def over_stores(self, *moment):
         return self.engine(self.path + "-{rank}", *moment)
@@ -66,17 +67,17 @@ class Weights(TwoRanks):
         self.assertEqual(engine.hear("tokens"), self.expected)
         for path in self.paths:
             self.assertIn(f"gmsfs: {role} {path}:", engine.text())
-        first, second = self.infos()
-        self.assertTrue(first.committed and second.committed)
-        self.assertNotEqual(first.group, "")
-        self.assertEqual(first.group, second.group)
-        return first.group
+        infos = self.infos()
+        self.assertTrue(all(info.committed for info in infos))
+        (load,) = {info.group for info in infos}
+        self.assertNotEqual(load, "")
+        return load
 
     def test_ranks_publish_together_and_the_next_engines_attach(self):
         first = self.over_stores()
         load = self.assert_loaded(first, "loaded and published")
         sums = [command("sum", path) for path in self.paths]
-        self.assertNotEqual(*sums)
+        self.assertEqual(len(set(sums)), self.count)
         second = self.over_stores()
         self.assertEqual(self.assert_loaded(second, "attached"), load)
         first.kill()
@@ -85,14 +86,14 @@ class Weights(TwoRanks):
         self.assertEqual(self.assert_loaded(self.over_stores(), "attached"), load)
         self.assertEqual([command("sum", path) for path in self.paths], sums)
 
-    def test_a_rank_that_is_killed_while_it_publishes_leaves_both_stores_empty(self):
-        for rank in range(2):
+    def test_a_rank_that_is_killed_while_it_publishes_leaves_all_stores_empty(self):
+        for rank in range(self.count):
             engine = self.over_stores("it is copying")
-            engine.hear("stopped", 2)
+            engine.hear("stopped", self.count)
             os.kill(engine.hear(f"worker {rank}"), signal.SIGKILL)
             engine.order("go on")
             self.wait_until(lambda: not self.holders(), f"a rank has its lock: {engine.text()[-4000:]}")
-            self.assertEqual([info.committed for info in self.infos()], [False, False])
+            self.assertEqual([info.committed for info in self.infos()], [False] * self.count)
             engine.kill()
         self.assert_loaded(self.over_stores(), "loaded and published")
 
@@ -101,18 +102,18 @@ class LongEngine(Engine):
     prompts = [text + " and then" for text in ("A quick fox jumps. " * 4, "quick foxes jump! " * 4, "0" * 70)]
 
 
-class Blocks(TwoRanks):
+class Blocks(RanksCase):
     model_kind = "context"
 
     def engine(self, **options):
         # By 32 bits: with 16 a token can differ where a prompt is computed in parts.
-        options = {"dtype": "float32", "block_size": BLOCK_TOKENS, "tensor_parallel_size": 2, **options}
+        options.update(dtype="float32", block_size=BLOCK_TOKENS, tensor_parallel_size=self.count)
         return LongEngine(self, self.model, **options)
 
     def with_blocks(self):
         return self.engine(kv_transfer_config=kv_transfer(self.path + "-{rank}"))
 
-    def test_the_next_engine_has_the_blocks_of_both_ranks(self):
+    def test_the_next_engine_has_the_blocks_of_all_ranks(self):
         own = self.engine()
         expected = own.hear("tokens")
         own.kill()
@@ -124,6 +125,10 @@ class Blocks(TwoRanks):
         second = self.with_blocks()
         self.assertEqual(second.hear("tokens"), expected)
         self.assertEqual(second.hear("cached"), [2 * BLOCK_TOKENS] * 3)
+
+
+class BlocksOfFourRanks(Blocks):
+    count = 4
 
 
 if __name__ == "__main__":
