@@ -83,6 +83,10 @@ class CuMemBackend(SleepModeBackend):
         allocator.wake_up(tags)
         self._state = "RUNNING"
 
+    def discard(self, tags):
+        allocator.discard(tags)
+        self._state = "SUSPENDED"
+
 
 class SleepModeBackendFactory:
     _registry = {}
@@ -119,6 +123,9 @@ class WorkerCalls:
 
     def wake_up(self, tags=None):
         self.sleep_mode_backend.resume(tags)
+
+    def discard(self, tags):
+        self.sleep_mode_backend.discard(tags)
 
 
 @dataclasses.dataclass

@@ -98,7 +98,9 @@ class Sleep(Case):
     def test_the_code_is_vllms_where_its_sources_are_given(self):
         engine = self.engine(self.path)
         self.assertEqual(isinstance(engine.worker, stub.WorkerCalls), "GMSFS_TEST_SOURCES" not in os.environ)
-        (base,) = type(engine.worker.sleep_mode_backend).__bases__
+        from gmsfs.vllm.sleep import SleepBackend
+
+        (base,) = SleepBackend.__bases__
         self.assertEqual(base is stub.CuMemBackend, "GMSFS_TEST_SOURCES" not in os.environ)
 
     def calls(self):
@@ -150,6 +152,15 @@ class Sleep(Case):
         with gmsfs.open(self.path, "rw", timeout=TIMEOUT):
             pass
 
+    def test_the_kv_cache_goes_alone(self):
+        _, second, expected = self.two()
+        second.worker.discard(("kv_cache",))
+        self.assertFalse(second.model.gmsfs.store.asleep)
+        self.same(second, expected)
+        second.worker.wake_up()
+        self.assertEqual(self.calls(), [("discard", "kv_cache"), ("wake_up",)])
+        self.same(second, expected)
+
     def test_the_pool_of_another_backend_is_vllms(self):
         engine = self.engine(self.path, backend="cumem")
         engine.worker.sleep(1)
@@ -163,6 +174,7 @@ class Sleep32(Sleep):
 
 class Sleep27(Sleep):
     version = "0.27.1"
+    test_the_kv_cache_goes_alone = None  # a call that this version does not have
 
 
 class Older(Case):
