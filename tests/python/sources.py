@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import urllib.request
 import zipfile
 
@@ -56,14 +57,21 @@ class Remote(io.RawIOBase):
 
 
 def find_wheel(requirement, place):
-    """The address of a wheel, which pip does not fetch. Nothing is written to the directory `place`."""
+    """(address, version) of a wheel, which pip does not fetch. Nothing is written to the directory `place`."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--dry-run"]
     command += ["--ignore-installed", "--no-deps", "--target", place, "--report", "-"]
     command += ["--only-binary", ":all:", "--implementation", "cp", "--python-version", "3.12"]
     for platform in PLATFORMS:
         command += ["--platform", platform]
     done = subprocess.run([*command, requirement], check=True, stdout=subprocess.PIPE, timeout=300)
-    return json.loads(done.stdout)["install"][0]["download_info"]["url"]
+    (found,) = json.loads(done.stdout)["install"]
+    return found["download_info"]["url"], found["metadata"]["version"]
+
+
+def newest(name):
+    """The version of the newest release on the package index that has a wheel."""
+    with tempfile.TemporaryDirectory() as place:
+        return find_wheel(name, place)[1]
 
 
 class Release:
@@ -94,7 +102,7 @@ class Release:
 
     def fetch(self, path):
         if self.wheel is None:
-            url = find_wheel(f"{self.name}=={self.version}", self.place)
+            url, _ = find_wheel(f"{self.name}=={self.version}", self.place)
             self.wheel = zipfile.ZipFile(io.BufferedReader(Remote(url), AHEAD_BYTES))
         try:
             return self.wheel.read(path)

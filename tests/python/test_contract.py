@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every name and argument of an engine that this package uses exists in the engine's releases. Needs the
-package index, or the sources that an earlier run saved in GMSFS_TEST_SOURCES."""
+"""Every name and argument of an engine that this package uses exists in the engine's releases, up to the
+newest. Needs the package index; sources that an earlier run saved in GMSFS_TEST_SOURCES are not read again."""
 
 import os
 import unittest
@@ -8,7 +8,7 @@ import unittest
 from gmsfs import sglang
 from gmsfs.hooks import numbers, wanted
 from gmsfs.vllm import hooks as vllm
-from sources import Missing, Release
+from sources import Missing, Release, newest
 
 SOURCES = os.environ["GMSFS_TEST_SOURCES"]
 CONTRACTS = (
@@ -56,6 +56,11 @@ class Contract(unittest.TestCase):
                     for name in names.split():
                         with self.subTest(version=version, field=f"{owner}.{name}"):
                             release.check(f"{owner}.{name}", ())
+
+    def test_the_newest_release_of_the_index_is_the_newest_one_here(self):
+        for name, versions, _ in CONTRACTS[:2]:
+            with self.subTest(name):
+                self.assertEqual(newest(name), versions[-1], "hold its hooks, and raise NEWEST")
 
     def test_a_name_and_an_argument_that_are_not_there_are_found(self):
         release = Release(SOURCES, "sglang", "0.5.23")
