@@ -71,3 +71,9 @@ setup() {
     HANG=$((HANG * 4))
     python_tests test_files_programs.OnnxRuntime onnxruntime
 }
+
+@test "llama.cpp has the same logits from a file of a store, whose memory is counted once" {
+    requires passthrough
+    HANG=$((HANG * 4))
+    python_tests test_files_programs.LlamaCpp llama
+}

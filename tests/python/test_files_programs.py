@@ -13,6 +13,8 @@ import numpy
 
 from support import TIMEOUT, StoreCase, command
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "../tools"))
+
 FILE_BYTES = 8 << 20  # of the file whose mappings are measured
 # A process that opens a file as a program does and reads all of it. For each line of its input it prints the
 # SHA-256 of the bytes, and Rss and Pss in kB of its mappings of the file.
@@ -43,6 +45,23 @@ with safetensors.safe_open(path, "pt") as file:
 """
 TORCH_LOAD = "import torch; array = torch.load(path, mmap=True)['w'].numpy()"
 LOAD_FILE = "import safetensors.torch; array = safetensors.torch.load_file(path)['w'].numpy()"
+# The logits of llama.cpp. Its package imports more than is here, so its library is opened by itself; lazily,
+# because it was built for a newer C++ library than Debian's and never calls the function that is missing.
+LLAMA_CPP = """
+import importlib.util
+sys.setdlopenflags(os.RTLD_LAZY)
+sys.path += importlib.util.find_spec("llama").submodule_search_locations
+from _llama_cpp_cpu import ffi, lib
+lib.llama_backend_init()
+model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
+options = lib.llama_context_default_params()
+options.n_ctx, options.n_threads, options.n_threads_batch = 64, 1, 1
+context = lib.llama_init_from_model(model, options)
+prompt = ffi.new("llama_token[]", [1, 2, 3, 4, 5])
+assert lib.llama_decode(context, lib.llama_batch_get_one(prompt, len(prompt))) == 0
+count = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model))
+array = ffi.buffer(lib.llama_get_logits_ith(context, -1), 4 * count)[:]
+"""
 
 
 def needs(*modules):
@@ -97,7 +116,7 @@ class FilesCase(StoreCase):
         return path
 
 
-class Mapped(FilesCase):
+class MappedCase(FilesCase):
     """Two processes map one file. A writer replaces the store meanwhile, if they closed the file, and else
     waits for them."""
 
@@ -131,6 +150,8 @@ class Mapped(FilesCase):
         process.end()
         return digest
 
+
+class Mapped(MappedCase):
     @staticmethod
     def save_bytes(path, seed):
         numpy.random.default_rng(seed).integers(0, 256, FILE_BYTES, numpy.uint8).tofile(path)
@@ -166,6 +187,52 @@ class Mapped(FilesCase):
     @needs("torch")
     def test_torch_load(self):
         self.check(TORCH_LOAD, "model.pt", self.save_torch)
+
+
+class Normal:
+    """Gives bytes of normally distributed 32-bit floats."""
+
+    def __init__(self, seed):
+        self.random = numpy.random.default_rng(seed)
+
+    def randbytes(self, count):
+        return self.random.normal(0, 0.2, count // 4).astype("<f4").tobytes()
+
+
+@needs("llama")
+class LlamaCpp(MappedCase):
+    def test_llama(self):
+        self.check(LLAMA_CPP, "model.gguf", self.save_llama)
+
+    @staticmethod
+    def save_llama(path, seed):
+        """A llama without a vocabulary, of FILE_BYTES and a little more."""
+        import make_gguf
+
+        width, inner, tokens, blocks = 256, 512, 1024, 3
+        values = [
+            ("general.architecture", "string", "llama"),
+            ("llama.context_length", "u32", 64),
+            ("llama.embedding_length", "u32", width),
+            ("llama.block_count", "u32", blocks),
+            ("llama.feed_forward_length", "u32", inner),
+            ("llama.attention.head_count", "u32", 4),
+            ("llama.attention.layer_norm_rms_epsilon", "f32", 1e-5),
+            ("llama.vocab_size", "u32", tokens),
+            ("tokenizer.ggml.model", "string", "no_vocab"),
+        ]
+        shapes = {"attn_norm": [width], "ffn_norm": [width]}
+        shapes |= {f"attn_{name}": [width, width] for name in ("q", "k", "v", "output")}
+        shapes |= {"ffn_gate": [width, inner], "ffn_up": [width, inner], "ffn_down": [inner, width]}
+        tensors = [
+            ("token_embd.weight", "F32", [width, tokens]),
+            ("output_norm.weight", "F32", [width]),
+            ("output.weight", "F32", [width, tokens]),
+        ]
+        for block in range(blocks):
+            tensors += [(f"blk.{block}.{name}.weight", "F32", shape) for name, shape in shapes.items()]
+        with open(path, "wb") as file:
+            file.write(make_gguf.model(values, tensors, chance=Normal(seed)))
 
 
 @needs("transformers", "torch")

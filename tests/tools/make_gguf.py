@@ -52,9 +52,10 @@ def tensor_bytes(kind, dims):
     return count // elements * size
 
 
-def model(values, tensors, alignment=32, version=3, seed=0):
-    """The bytes of a file: values are (key, kind, content), tensors (name, type, dims)."""
-    chance = random.Random(seed)
+def model(values, tensors, alignment=32, version=3, seed=0, chance=None):
+    """The bytes of a file: values are (key, kind, content), tensors (name, type, dims). chance.randbytes()
+    gives the tensors' bytes."""
+    chance = chance or random.Random(seed)
     infos, data = b"", b""
     for name, kind, dims in tensors:
         data += bytes(align(len(data), alignment))
