@@ -103,7 +103,34 @@ END
     is_unmapped "${second[@]}"
 }
 
-@test "files of every length have their bytes, by read, sendfile, cp and mmap" {
+# has_bytes_of FILE WANTED: the same bytes, by read, cp, sendfile and mmap.
+has_bytes_of() {
+    assert_eq "$(stat -c %s "$1")" "$(stat -c %s "$2")" 'the size'
+    cmp "$2" "$1"
+    cp "$1" "$T/copy"
+    cmp "$2" "$T/copy"
+    python3 - "$1" "$2" <<'END'
+import mmap, os, sys
+fd, wanted = os.open(sys.argv[1], os.O_RDONLY), open(sys.argv[2], "rb").read()
+out = os.memfd_create("out")
+assert os.sendfile(out, fd, 0, 1 << 24) == len(wanted)
+assert os.pread(out, 1 << 24, 0) == wanted
+assert os.pread(fd, 1 << 24, 0) == wanted and os.pread(fd, 10, len(wanted)) == b""
+for flags in mmap.MAP_SHARED, mmap.MAP_PRIVATE:
+    if not wanted:  # as for any file
+        try:
+            mmap.mmap(fd, 0, flags, mmap.PROT_READ)
+            sys.exit("an empty file was mapped")
+        except ValueError:
+            continue
+    memory = mmap.mmap(fd, len(wanted), flags, mmap.PROT_READ)
+    assert memory[:] == wanted
+    whole = mmap.mmap(fd, 0, flags, mmap.PROT_READ)  # as long as the file says
+    assert whole[:] == wanted
+END
+}
+
+@test "allocations of every length have their bytes, by read, sendfile, cp and mmap" {
     local bytes files=()
     start_weights
     for bytes in 1 4095 4096 4097 2097152 2097153; do
@@ -112,25 +139,21 @@ END
     done
     put "${files[@]}"
     for bytes in 1 4095 4096 4097 2097152 2097153; do
-        assert_eq "$(stat -c %s "$W/allocations/f$bytes")" "$bytes" 'the size'
-        cmp "$T/$bytes" "$W/allocations/f$bytes"
-        cp "$W/allocations/f$bytes" "$T/copy"
-        cmp "$T/$bytes" "$T/copy"
-        python3 - "$W/allocations/f$bytes" "$T/$bytes" <<'END'
-import mmap, os, sys
-fd, wanted = os.open(sys.argv[1], os.O_RDONLY), open(sys.argv[2], "rb").read()
-out = os.memfd_create("out")
-assert os.sendfile(out, fd, 0, 1 << 24) == len(wanted)
-assert os.pread(out, 1 << 24, 0) == wanted
-assert os.pread(fd, 1 << 24, 0) == wanted and os.pread(fd, 10, len(wanted)) == b""
-for flags in mmap.MAP_SHARED, mmap.MAP_PRIVATE:
-    memory = mmap.mmap(fd, len(wanted), flags, mmap.PROT_READ)
-    assert memory[:] == wanted
-    rest = -len(wanted) % mmap.PAGESIZE
-    if flags == mmap.MAP_SHARED and rest:
-        whole = mmap.mmap(fd, 0, flags, mmap.PROT_READ)
-        assert len(whole) == len(wanted)
-END
+        has_bytes_of "$W/allocations/f$bytes" "$T/$bytes"
+    done
+}
+
+@test "files of a model of every length have their bytes" {
+    local bytes
+    requires passthrough
+    start_weights
+    mkdir "$T/model"
+    for bytes in 0 1 4095 4096 4097 2097152 2097153 4194304 4194305; do
+        random "$bytes" "$T/model/f$bytes"
+    done
+    cli load -q --files "$W" "$T/model"
+    for bytes in 0 1 4095 4096 4097 2097152 2097153 4194304 4194305; do
+        has_bytes_of "$W/files/f$bytes" "$T/model/f$bytes"
     done
 }
 
