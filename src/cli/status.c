@@ -24,21 +24,36 @@
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
+/* Formats one kind of memory of a device, between two words; "" if there is none. */
+static const char *status_format_memory(const json_t *device, const char *key, const char *before,
+                                        const char *behind, char *text, size_t room)
+{
+    uint64_t bytes = store_json_number(device, key);
+    char size[SIZE_TEXT_BYTES];
+
+    *text = '\0';
+    if (bytes > 0)
+        snprintf(text, room, ", %s%s%s", before, size_format(bytes, size), behind);
+    return text;
+}
+
 static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
 {
     uint64_t total = store_json_number(device, "total_bytes");
     uint64_t used = store_json_number(device, "used_bytes");
-    uint64_t reserved = store_json_number(device, "reserved_bytes");
-    char used_text[SIZE_TEXT_BYTES], total_text[SIZE_TEXT_BYTES], reserved_text[SIZE_TEXT_BYTES];
+    char used_text[SIZE_TEXT_BYTES], total_text[SIZE_TEXT_BYTES], mapped[64], reserved[64];
     char bar[BAR_MAX_WIDTH + 1] = "", text[TEXT_BYTES];
     unsigned width;
     size_t taken;
 
-    snprintf(text, sizeof(text), "%3u%%  %s of %s used%s%s%s%s", ui_percent(used, total),
-             size_format(used, used_text), size_format(total, total_text),
-             reserved ? ", reserved " : "", reserved ? size_format(reserved, reserved_text) : "",
-             json_is_true(json_object_get(device, "draining")) ? ", drained: grants nothing" : "",
-             json_is_true(json_object_get(device, "fenced")) ? ", fenced for a checkpoint" : "");
+    snprintf(
+        text, sizeof(text), "%3u%%  %s of %s used%s%s%s%s", ui_percent(used, total),
+        size_format(used, used_text), size_format(total, total_text),
+        status_format_memory(device, "mapped_bytes", "", " of it by mappings of former layouts",
+                             mapped, sizeof(mapped)),
+        status_format_memory(device, "reserved_bytes", "reserved ", "", reserved, sizeof(reserved)),
+        json_is_true(json_object_get(device, "draining")) ? ", drained: grants nothing" : "",
+        json_is_true(json_object_get(device, "fenced")) ? ", fenced for a checkpoint" : "");
     taken = INDENT + 2 + strlen(text);
     width = screen > taken ? screen - (unsigned)taken : 0;
     if (width > BAR_MAX_WIDTH)
