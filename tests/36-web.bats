@@ -123,6 +123,14 @@ leaves_nothing() {
     ask 404 host/weights/allocations/none
     ask 404 host/none/state
     ask 404 none/weights/state
+    # Names that the mount refuses with EINVAL.
+    local name
+    for name in %25zz %2541 %252f a%252Eb .a %FF '%C3' '%ED%A0%80'; do
+        ask 404 "host/weights/metadata/$name"
+    done
+    has_header 'Cache-Control: no-store'
+    lacks_header Retry-After
+    ask 404 host/weights/allocations/%25zz
 }
 
 @test "methods that could change something are refused, and cross-site requests and other hosts with them" {
@@ -367,9 +375,19 @@ make_odd_stores() {
     ask 200 host/weights/state
 }
 
-@test "a mount at an odd path is served, also after it was gone, and no link that lies under it" {
+NO_ID=0123456789abcdef0123456789abcdef
+
+# copy_under DIRECTORY: files and links with the names that a mount has
+copy_under() {
+    mkdir -p "$1"/first/{allocations,metadata,files,"by-id/$NO_ID/allocations"}
+    echo under | tee "$1"/{device,first/{state,allocations/a,metadata/key}} "$1/first/by-id/$NO_ID"/{pieces,allocations/0} >/dev/null
+    ln -s /etc/passwd "$1/first/layout"
+    ln -s / "$1/first/files/root"
+}
+
+@test "a mount at an odd path is served, also after it was gone, and nothing that lies under it" {
     requires fuse
-    local at="$T/o d;{}'\$x\"#\\"
+    local at="$T/o d;{}'\$x\"#\\" path
     mkdir "$at"
     start_mount size=64M "$at"
     mkdir "$M/first"
@@ -379,20 +397,29 @@ make_odd_stores() {
     kill_last_worker
     expect_death "$M"
     wait_until_any 10 process_gone "$KEEPER"
-    ask 404 odd/first/state
+    ask 503 odd/first/state
     umount -l "$M" || true
-    mkdir -p "$at/first/files"
-    ln -s /etc/passwd "$at/first/state"
-    ln -s / "$at/first/files/root"
-    ask 403 odd/first/state
-    ask 404 odd/first/files/root/etc/passwd
-    ask 404 odd/first/files/root/
-    rm "$at/first/state" "$at/first/files/root"
+    ask 503 odd/
+    copy_under "$at"
+    for path in device '' first/state first/allocations/a first/metadata/ "first/by-id/$NO_ID/allocations/0" \
+        "first/by-id/$NO_ID/pieces" first/allocations/none; do
+        ask 503 "odd/$path"
+        has_header 'Cache-Control: no-store'
+    done
+    # Also a copy of all that a list of the mount has: no link.
+    mkdir "$at/regions"
+    ask 403 odd/first/layout
+    ask 503 odd/first/files/root/etc/passwd
+    ask 503 odd/first/files/root/
+    rm -r "${at:?}/"*
     rm -f "$GMSFS_LAST_WORKER"
     start_mount size=64M "$at"
     mkdir "$M/second"
     ask 200 odd/second/state
     ask 404 odd/first/state
+    expect_death "$M"
+    "$GMSFS" umount "$M"
+    ask 503 odd/second/state
 }
 
 @test "events are read from an offset, also when the first ones are forgotten" {

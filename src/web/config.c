@@ -3,7 +3,9 @@
  * config - writes the configuration of nginx
  *
  * An open that the mount refuses with EAGAIN (a writer has the lock), ENODEV (a drain, a fence),
- * ESTALE or EIO is an errno that nginx answers with 500: that becomes 503 here. sendfile(2) of a
+ * ESTALE or EIO is an errno that nginx answers with 500: that becomes 503 here. So does 404 where
+ * the mount is gone; paths lead through a directory of the mount, so that nothing is found that
+ * lies under its mount point. sendfile(2) of a
  * text is for the process that opened it last, so texts are read, and memory is sent.
  */
 #include "web/web.h"
@@ -19,6 +21,9 @@
 #define OF_PAGES "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 #define DOLLAR "${gmsfs_dollar}"
+
+/* A directory that each mount has, and a directory that a mount has left has not. */
+#define PROOF "regions"
 
 #define NAMES_A_STRING 32u /* of WEB_MAX_NAME letters, quoted: below 4096 bytes */
 
@@ -102,7 +107,6 @@ static const char rules[] =
     "\n"
     "    error_page 405 = @method;\n"
     "    error_page 429 = @full;\n"
-    "    error_page 500 = @unreadable;\n"
     "    location @method {\n"
     "        add_header Allow \"GET, HEAD\" always;\n"
     "        add_header Cache-Control no-store always;\n"
@@ -113,11 +117,19 @@ static const char rules[] =
     "        add_header Cache-Control no-store always;\n"
     "        return 429;\n"
     "    }\n"
-    "    # A writer has the store, it is drained, or its bytes are lost: `state` and `device` "
-    "tell.\n"
+    "    # The mount is gone; or a writer has the store, it is drained, or its bytes are lost: "
+    "`state`\n"
+    "    # and `device` tell. A file that is not there, or whose name no file can have, is 404.\n"
     "    location @unreadable {\n"
     "        add_header Retry-After 2 always;\n"
     "        add_header Cache-Control no-store always;\n"
+    "        if (!-d \"$gmsfs_mount/" PROOF "\") {\n"
+    "            return 503;\n"
+    "        }\n"
+    "        if (!-e $gmsfs_file) {\n"
+    "            add_header Cache-Control no-store always;\n"
+    "            return 404;\n"
+    "        }\n"
     "        return 503;\n"
     "    }\n"
     "    if ($request_method !~ \"^(?:GET|HEAD)\\z\") {\n"
@@ -168,13 +180,14 @@ static void put_setting(unsigned depth, const char *name, const char *value, FIL
     fputs("\";\n", to);
 }
 
-static void put_directory(const char *path, FILE *to)
+/* `below` ends with a '/'. */
+static void put_directory(const char *path, const char *below, FILE *to)
 {
     size_t bytes = strlen(path);
 
     fputs("        alias \"", to);
     put_text(path, DOLLAR, to);
-    fputs(bytes > 0 && path[bytes - 1] == '/' ? "\";\n" : "/\";\n", to);
+    fprintf(to, "%s%s\";\n", bytes > 0 && path[bytes - 1] == '/' ? "" : "/", below);
 }
 
 /* Headers of a block hide all that surround it. Last-Modified tells seconds, in which a store can
@@ -222,6 +235,28 @@ static void put_kept_paths(const char *name, const char *paths, const char *sett
     fputs("        }\n", to);
 }
 
+/* Writes variables of the mount and of the file that an address stands for. */
+static void put_places(const struct web *web, FILE *to)
+{
+    fputs("map $uri $gmsfs_mount {\n", to);
+    for (size_t i = 0; i < web->mount_count; i++) {
+        fputs("    \"~^/", to);
+        put_pattern(web->mounts[i].name, to);
+        fputs("/\" \"", to);
+        put_text(web->mounts[i].path, DOLLAR, to);
+        fputs("\";\n", to);
+    }
+    fputs("}\nmap $uri $gmsfs_file {\n", to);
+    for (size_t i = 0; i < web->mount_count; i++) {
+        fputs("    \"~(?s)^/", to);
+        put_pattern(web->mounts[i].name, to);
+        fputs("(?<gmsfs_below>/.*)\\z\" \"", to);
+        put_text(web->mounts[i].path, DOLLAR, to);
+        fputs("$gmsfs_below\";\n", to);
+    }
+    fputs("}\n\n", to);
+}
+
 #define TYPE(type) "            default_type \"" type "\";\n"
 #define JSON       TYPE("application/json")
 #define TEXT       TYPE("text/plain; charset=utf-8")
@@ -240,9 +275,13 @@ static void put_mount(const struct web_mount *mount, FILE *to)
     const char *name = mount->name;
 
     fprintf(to, "\n    location /%s/ {\n", name);
-    put_directory(mount->path, to);
+    put_directory(mount->path, PROOF "/../", to);
     /* A mount has no links: one leads out of a directory that lies under a mount that is gone. */
-    fputs("        disable_symlinks on from=$document_root;\n", to);
+    fputs("        disable_symlinks on from=$document_root;\n"
+          "        error_page 404 500 = @unreadable;\n"
+          "        error_page 405 = @method;\n"
+          "        error_page 429 = @full;\n",
+          to);
     put_paths(name, "", LISTED, to);
     put_paths(name, "device", JSON, to);
     put_paths(name, "metrics", TYPE("text/plain; version=0.0.4; charset=utf-8"), to);
@@ -257,6 +296,7 @@ static void put_mount(const struct web_mount *mount, FILE *to)
     put_kept_paths(name, BY_ID "/(?:allocations/[0-9]+|files/.+)", SENT, to);
     fprintf(to,
             "\n        location /%s/ {\n"
+            "            error_page 405 = @method;\n" /* and none for 404 */
             "            return 404;\n"
             "        }\n"
             "    }\n",
@@ -286,7 +326,7 @@ static void put_pages(const struct web *web, FILE *to)
     if (!web->pages)
         return;
     fputs("\n    location /" WEB_PAGES "/ {\n", to);
-    put_directory(web->pages, to);
+    put_directory(web->pages, "", to);
     fputs(pages, to);
     put_headers(2, "no-cache", OF_PAGES, to);
     fputs("    }\n", to);
@@ -312,6 +352,7 @@ static void put_tls(const struct web *web, FILE *to)
 void web_write(const struct web *web, FILE *to)
 {
     fputs(variables, to);
+    put_places(web, to);
     fprintf(to, "server {\n    listen %s%s;\n", web->listen, web->cert ? " ssl" : "");
     if (web->cert)
         put_tls(web, to);

@@ -69,9 +69,9 @@ TAP_TEST(the_longest_list_of_mounts_is_in_short_strings)
 TAP_TEST(odd_letters_of_a_path_are_quoted)
 {
     write_one("host", "/a b;{}#'\"\\$x", NULL);
-    check(has("        alias \"/a b;{}#'\\\"\\\\${gmsfs_dollar}x/\";\n"));
+    check(has("        alias \"/a b;{}#'\\\"\\\\${gmsfs_dollar}x/regions/../\";\n"));
     write_one("host", "/", NULL);
-    check(has("        alias \"/\";\n"));
+    check(has("        alias \"/regions/../\";\n"));
 }
 
 TAP_TEST(a_dot_in_a_name_stands_for_itself)
@@ -79,6 +79,7 @@ TAP_TEST(a_dot_in_a_name_stands_for_itself)
     write_one("a.b", "/x", NULL);
     check(has("    location /a.b/ {\n"));
     check(has("\"(?s)^/a\\.b/(?:device)\\z\""));
+    check(has("    \"~^/a\\.b/\" \"/x\";\n"));
 }
 
 TAP_TEST(files_of_nginx_lie_in_the_private_directory)
