@@ -464,6 +464,8 @@ read_id() {
     has_header 'Cache-Control: public, max-age=31536000, immutable'
     ask 404 "host/weights/by-id/$ID/allocations/1"
     has_header 'Cache-Control: no-store'
+    ask 416 "host/weights/by-id/$ID/allocations/0" -r 3000000-
+    has_header 'Cache-Control: no-store'
     for path in "${ID^^}/allocations/0" "$ID/" "$ID/lock" "$ID/allocations/" "$ID/files/" ''; do
         ask 404 "host/weights/by-id/$path"
     done
