@@ -148,6 +148,7 @@ leaves_nothing() {
     state_is weights COMMITTED
     ask 421 host/weights/state -H 'Host: evil.example'
     ask 421 host/weights/state -H 'Host: 127.0.0.1.evil.example'
+    ask 421 host/weights/state --request-target http://evil.example/host/weights/state -H 'Host: localhost'
     ask 200 host/weights/state -H 'Host: localhost:1234'
     ask 200 host/weights/state -H 'Host: [::1]'
     ask 200 host/weights/state -H 'Origin: http://evil.example'
@@ -159,14 +160,25 @@ leaves_nothing() {
 @test "users and processes are shown on this machine alone, and not behind a proxy" {
     start_weights size=64M
     serve host="$M"
-    local path
+    local path header proxy
     for path in host/events host/weights/info host/weights/sessions; do
         ask 200 "$path"
-        ask 403 "$path" -H 'X-Forwarded-For: 127.0.0.1'
-        ask 403 "$path" -H 'Via: 1.1 proxy'
-        ask 403 "$path" -H 'Forwarded: for=127.0.0.1'
+        for header in 'X-Forwarded-For: 127.0.0.1' 'X-Forwarded-For: 127.0.0.1, 127.0.0.1' 'Via: 1.1 proxy' 'Forwarded: for=127.0.0.1' \
+            'X-Forwarded-Host: localhost' 'X-Forwarded-Proto: http' 'X-Real-IP: ::1' 'X-Client-IP: 127.0.0.1' \
+            'True-Client-IP: 127.0.0.1' 'CF-Connecting-IP: 127.0.0.1'; do
+            ask 403 "$path" -H "$header"
+        done
+        ask 403 "$path" -0
+        ask 403 "$path" -0 -H 'Host:'
     done
     ask 200 host/device -H 'Via: 1.1 proxy'
+    ask 200 host/device -0 -H 'Host:'
+    proxy=$(free_port)
+    echo "server { listen 127.0.0.1:$proxy; location / { proxy_pass http://127.0.0.1:$PORT; } }" >"$T/before"
+    start_nginx proxy "$T/before" "$proxy"
+    SERVED=http://127.0.0.1:$proxy
+    ask 200 host/device
+    ask 403 host/weights/info # as nginx is without further settings
 }
 
 @test "a store that other users may not read is not served" {
