@@ -43,12 +43,16 @@ commit_model() {
 }
 ALLOCATION='allocations/a%20b%252F%22%24c%3B%7B%C3%A9%7D'
 
+says_where() {
+    output_of "$SERVER" | grep -qxF "gmsfs web: $M is http://127.0.0.1:$PORT/host/"
+}
+
 # bats test_tags=quick
 @test "a store's bytes, texts and entries are served, with ranges, and nothing of them may be cached" {
     start_weights size=64M
     commit_model
     serve host="$M"
-    assert_match "$(output_of "$SERVER")" "$M is http://127.0.0.1:$PORT/host/"
+    wait_until 5 says_where
     [[ $EUID -ne 0 || $SERVED_DIR == /tmp/gmsfs-web-* ]] || fail "root's server uses TMPDIR: $SERVED_DIR"
     ask 200 "host/weights/$ALLOCATION"
     cmp "$T/body" "$T/bytes"
@@ -320,6 +324,10 @@ END
         run_logged -1 as_user "$GMSFS" web --user daemon "$M"
         assert_match "$output" 'only root can start the server as another user'
     fi
+    refused 1 'cannot serve 192.0.2.1:24673: this machine has no such address' --insecure --user nobody --listen 192.0.2.1:24673 "$M"
+    serve host="$M"
+    refused 1 "cannot serve 127.0.0.1:$PORT: another program listens there .*--listen" --user nobody --listen "127.0.0.1:$PORT" "$M"
+    [[ $output != *http://* && $output != *emerg* ]] || fail "told where it is served, or nginx's own words"
 }
 
 @test "a mount that its user may not see is refused, and nginx is named where it is missing" {

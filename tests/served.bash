@@ -22,7 +22,7 @@ serve() {
             [[ -n $SERVED_DIR ]] || fail 'the command line of nginx names no directory'
             return
         fi
-        output_of "$SERVER" | grep -q 'Address already in use' || break
+        output_of "$SERVER" | grep -q 'another program listens there' || break
     done
     output_of "$SERVER" >&2
     fail "gmsfs web did not start"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs web - serves mounts over HTTP, read-only, by nginx */
+#include "base/file_io.h"
 #include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/mounts.h"
-#include "cli/ui.h"
 #include "cli/web_start.h"
 #include "web/web.h"
 
@@ -42,6 +42,11 @@ struct web_order {
     struct web web;
     struct web_mount mounts[WEB_MAX_MOUNTS];
     char listen[INET6_ADDRSTRLEN + 16];
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } address; /* the same */
 };
 
 /* ---- the address ---------------------------------------------------------------------------- */
@@ -84,6 +89,53 @@ static int web_parse_listen(const char *text, struct web_order *order)
              address, port);
     order->web.listen = order->listen;
     order->web.is_loopback = web_is_loopback(family, bytes);
+    order->address.any.sa_family = (sa_family_t)family;
+    if (family == AF_INET6) {
+        order->address.v6.sin6_port = htons((uint16_t)port);
+        memcpy(&order->address.v6.sin6_addr, bytes, sizeof(order->address.v6.sin6_addr));
+    } else {
+        order->address.v4.sin_port = htons((uint16_t)port);
+        memcpy(&order->address.v4.sin_addr, bytes, sizeof(order->address.v4.sin_addr));
+    }
+    return CLI_OK;
+}
+
+static int web_refuse_listen(const struct web_order *order, int error)
+{
+    unsigned port = ntohs(order->address.v4.sin_port); /* it lies at the same place in both */
+
+    if (error == EADDRINUSE)
+        cli_error("cannot serve %s: another program listens there ('ss -ltnp sport = :%u' names "
+                  "it); give another address with --listen",
+                  order->listen, port);
+    else if (error == EACCES)
+        cli_error("cannot serve %s: a port below 1024 needs root's rights; give another with "
+                  "--listen",
+                  order->listen);
+    else if (error == EADDRNOTAVAIL)
+        cli_error("cannot serve %s: this machine has no such address ('ip address' lists them); "
+                  "give another with --listen",
+                  order->listen);
+    else
+        cli_error("cannot serve %s: %s; give another address with --listen", order->listen,
+                  strerror(error));
+    return CLI_FAILURE;
+}
+
+/* Listens there for a moment: nginx tells a failure in words of its own, five times. */
+static int web_check_listen(const struct web_order *order)
+{
+    int family = order->address.any.sa_family, one = 1;
+    socklen_t bytes = family == AF_INET6 ? sizeof(order->address.v6) : sizeof(order->address.v4);
+    SCOPED_CLOSE int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return web_refuse_listen(order, errno);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)); /* both as nginx */
+    if (family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+    if (bind(fd, &order->address.any, bytes) != 0 || listen(fd, 1) != 0)
+        return web_refuse_listen(order, errno);
     return CLI_OK;
 }
 
@@ -277,11 +329,8 @@ static int web_serve(struct web_order *order)
         status = web_take_mount(&order->mounts[i], &user);
     if (status != CLI_OK)
         return status;
-    for (size_t i = 0; i < web->mount_count; i++)
-        ui_line(stdout, "gmsfs web: %s is %s://%s/%s/", web->mounts[i].path,
-                web->cert ? "https" : "http", web->listen, web->mounts[i].name);
-    fflush(stdout);
-    return web_start(web, &user);
+    status = web_check_listen(order);
+    return status == CLI_OK ? web_start(web, &user) : status;
 }
 
 static const struct cli_option options[] = {

@@ -31,8 +31,8 @@ int web_check_mount(const char *path, const struct web_user *user);
 /* Returns only if nginx could not be started: CLI_FAILURE after the error. */
 int web_start(const struct web *web, const struct web_user *user);
 
-/* Runs beside nginx, the parent: has it end answers that keep a writer waiting, and removes the
- * directory once nginx has ended. Never returns. */
+/* Runs beside nginx, the parent: prints the addresses once it listens, has it end answers that keep
+ * a writer waiting, and removes the directory once nginx has ended. Never returns. */
 void web_stand_beside(const struct web *web, const char *directory, uid_t uid, pid_t nginx)
     __attribute__((noreturn));
 

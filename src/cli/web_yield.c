@@ -13,6 +13,7 @@
 #include "base/file_io.h"
 #include "base/scope.h"
 #include "cli/cli.h"
+#include "cli/ui.h"
 #include "cli/web_start.h"
 
 #include <dirent.h>
@@ -28,12 +29,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_EVERY_S 3
-#define TICK_MS      100 /* between two looks for new processes of nginx */
-#define LOOK_MS      2000
-#define MAX_STORES   512u              /* answers at a time, as config.c bounds them */
-#define MAX_WORKERS  (4 * WEB_WORKERS) /* those of two reloads, and more */
-#define MOST_BYTES   (16u << 20)
+#define LOOK_EVERY_MS 3000
+#define TICK_MS       100 /* between two looks for new processes of nginx */
+#define LOOK_MS       2000
+#define MAX_STORES    512u              /* answers at a time, as config.c bounds them */
+#define MAX_WORKERS   (4 * WEB_WORKERS) /* those of two reloads, and more */
+#define MOST_BYTES    (16u << 20)
 
 /* The processes of nginx; pidfds, because a number would soon be another process's. */
 struct yield_workers {
@@ -250,7 +251,7 @@ static void yield_clean(const char *directory)
     rmdir(directory);
 }
 
-/* True once nginx has written its number, by when it handles signals. */
+/* True once nginx has written its number, by when it listens and handles signals. */
 static bool yield_has_begun(const char *directory)
 {
     SCOPED_CLOSE int fd = open(directory, O_DIRECTORY | O_NOFOLLOW | O_RDONLY | O_CLOEXEC);
@@ -258,15 +259,24 @@ static bool yield_has_begun(const char *directory)
     return fd >= 0 && faccessat(fd, "nginx.pid", F_OK, 0) == 0;
 }
 
+/* Tells where the mounts are: the kernel accepts connections once nginx has begun. */
+static void yield_tell(const struct web *web)
+{
+    for (size_t i = 0; i < web->mount_count; i++)
+        ui_line(stdout, "gmsfs web: %s is %s://%s/%s/", web->mounts[i].path,
+                web->cert ? "https" : "http", web->listen, web->mounts[i].name);
+    fflush(stdout);
+}
+
 /* Waits that long, and notes new processes meanwhile; true if nginx has ended. */
-static bool yield_wait(struct yield_workers *workers, pid_t nginx, unsigned seconds)
+static bool yield_wait(struct yield_workers *workers, pid_t nginx, unsigned time_ms)
 {
     struct timespec tick = {.tv_nsec = TICK_MS * 1000000};
     sigset_t signals;
 
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR2);
-    for (unsigned ticks = seconds * 1000 / TICK_MS; ticks > 0 && getppid() == nginx; ticks--) {
+    for (unsigned ticks = time_ms / TICK_MS; ticks > 0 && getppid() == nginx; ticks--) {
         sigtimedwait(&signals, NULL, &tick);
         yield_note_workers(workers, nginx);
     }
@@ -284,13 +294,17 @@ void web_stand_beside(const struct web *web, const char *directory, uid_t uid, p
     sigprocmask(SIG_SETMASK, &signals, NULL);
     prctl(PR_SET_PDEATHSIG, SIGUSR2);
     prctl(PR_SET_NAME, "gmsfs-web");
-    while (!yield_wait(&workers, nginx, LOOK_EVERY_S)) {
+    while (!yield_has_begun(directory) && !yield_wait(&workers, nginx, TICK_MS))
+        ;
+    if (getppid() == nginx)
+        yield_tell(web);
+    while (!yield_wait(&workers, nginx, LOOK_EVERY_MS)) {
         was_in_the_way = is_in_the_way;
         is_in_the_way = yield_is_in_the_way(web, &workers, uid);
-        if (!is_in_the_way || !was_in_the_way || !yield_has_begun(directory) || getppid() != nginx)
+        if (!is_in_the_way || !was_in_the_way || getppid() != nginx)
             continue;
         kill(nginx, SIGHUP);
-        if (yield_wait(&workers, nginx, WEB_CUT_AFTER_S))
+        if (yield_wait(&workers, nginx, WEB_CUT_AFTER_S * 1000))
             break;
     }
     yield_end_workers(&workers);
