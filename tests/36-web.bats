@@ -272,7 +272,12 @@ while not ask("127.0.2.1")[1].startswith(b"HTTP/1.1 200 "):
 END
 }
 
+says_pages() {
+    output_of "$SERVER" | grep -q 'no pages lie beside this program.*--pages'
+}
+
 @test "pages come with a strict policy, and are looked for beside this program" {
+    local path
     start_mount size=64M
     mkdir "$T/pages"
     echo '<p>page' >"$T/pages/index.html"
@@ -293,6 +298,11 @@ END
     echo secret | tee "$T/usr/web/page.js" >"$T/web/page.js" # directories of other programs
     GMSFS=$T/usr/bin/gmsfs serve host="$M"
     ask 404 ui/page.js
+    for path in '' ui/; do
+        ask 404 "$path"
+        assert_match "$(cat "$T/body")" 'no pages.*--pages.* /ui/mounts.json lists'
+    done
+    wait_until 5 says_pages
     stop_serving
     cp -r "$T/pages" "$T/usr/share/gmsfs/web"
     GMSFS=$T/usr/bin/gmsfs serve host="$M"

@@ -265,6 +265,9 @@ static void yield_tell(const struct web *web)
     for (size_t i = 0; i < web->mount_count; i++)
         ui_line(stdout, "gmsfs web: %s is %s://%s/%s/", web->mounts[i].path,
                 web->cert ? "https" : "http", web->listen, web->mounts[i].name);
+    if (!web->pages)
+        ui_line(stdout, "gmsfs web: no pages lie beside this program, so /" WEB_PAGES "/ has none; "
+                        "name their directory with --pages");
     fflush(stdout);
 }
 

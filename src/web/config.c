@@ -327,10 +327,17 @@ static void put_list(const struct web *web, FILE *to)
 
 static void put_pages(const struct web *web, FILE *to)
 {
-    fputs("\n    location = / {\n        return 302 /" WEB_PAGES "/;\n    }\n", to);
     put_list(web, to);
-    if (!web->pages)
+    if (!web->pages) {
+        fputs("\n    location ~ \"^/(?:" WEB_PAGES "/)?\\z\" {\n"
+              "        default_type \"text/plain; charset=utf-8\";\n"
+              "        return 404 \"This server has no pages: gmsfs web was started without "
+              "--pages. /" WEB_PAGES "/mounts.json lists its mounts.\\n\";\n"
+              "    }\n",
+              to);
         return;
+    }
+    fputs("\n    location = / {\n        return 302 /" WEB_PAGES "/;\n    }\n", to);
     fputs("\n    location /" WEB_PAGES "/ {\n", to);
     put_directory(web->pages, "", to);
     fputs(pages, to);
