@@ -247,6 +247,31 @@ has_new_workers() {
     wait_until 5 leaves_nothing
 }
 
+# sets BESIDE to the process beside nginx
+find_beside() {
+    local pid
+    for pid in $(cat "/proc/$SERVER/task/$SERVER/children"); do
+        [[ $(cat "/proc/$pid/comm") != gmsfs-web ]] || BESIDE=$pid
+    done
+    [[ -n ${BESIDE-} ]]
+}
+
+@test "nginx does not go on without the process beside it" {
+    start_weights size=64M
+    serve host="$M"
+    local all pid
+    wait_until 5 find_beside
+    all=$(cat "/proc/$SERVER/task/$SERVER/children")
+    kill -KILL "$BESIDE"
+    wait_exit "$SERVER" 5
+    assert_eq "$status" 0 status
+    assert_match "$(output_of "$SERVER")" "process $BESIDE exited on signal 9"
+    SERVER=''
+    for pid in $all; do wait_until 5 process_gone "$pid"; done
+    no_answer
+    rm -r "$SERVED_DIR" # nothing is left that could
+}
+
 @test "a client that asks too much at a time is told to come again" {
     start_weights size=64M
     exec 9<>"$W/lock"

@@ -11,6 +11,7 @@
 #include <grp.h>
 #include <limits.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -178,17 +179,30 @@ static int web_write_file(const struct web *web, const struct web_process *proce
     return error ? CLI_FAILURE : CLI_OK;
 }
 
-/* Starts the process beside nginx, which is this one. */
+/* Makes a pipe whose reading end sends SIGTERM to this process once no writing end is open. */
+static int web_make_leash(int ends[2])
+{
+    return pipe(ends) == 0 && fcntl(ends[0], F_SETOWN, getpid()) == 0 &&
+                   fcntl(ends[0], F_SETSIG, SIGTERM) == 0 &&
+                   fcntl(ends[0], F_SETFL, O_ASYNC | O_NONBLOCK) == 0
+               ? 0
+               : -errno;
+}
+
+/* Starts the process beside nginx, which is this one. It alone has the pipe's writing end, so nginx
+ * ends with it, also where it is killed. */
 static int web_start_beside(const struct web *web, const char *directory, uid_t uid)
 {
-    pid_t nginx = getpid(), pid = fork();
+    int ends[2], error = web_make_leash(ends);
+    pid_t nginx = getpid(), pid = error ? -1 : fork();
 
     if (pid < 0) {
-        cli_error("cannot start a process beside nginx: %s", strerror(errno));
+        cli_error("cannot start a process beside nginx: %s", strerror(error ? -error : errno));
         return CLI_FAILURE;
     }
     if (pid == 0)
         web_stand_beside(web, directory, uid, nginx);
+    close(ends[1]);
     return CLI_OK;
 }
 

@@ -6,7 +6,8 @@
  * further open joins it, also while a writer waits, so one slow client is enough to keep the
  * lock. A reload (SIGHUP) starts new processes, whose opens queue behind the writer, and gives the
  * answers under way WEB_CUT_AFTER_S. Where nginx is killed, its processes would serve on, without
- * this rule and without an end, so they are ended.
+ * this rule and without an end, so they are ended. Where this process is killed, nginx ends
+ * (web_start.c).
  */
 #include "base/child.h"
 #include "base/clock.h"
