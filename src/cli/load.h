@@ -55,6 +55,7 @@ struct load {
     /* The load of the group whose memory has all bytes that this one needs, at the same places;
      * NULL: this one reads its files. */
     struct load *twin;
+    uint32_t passed; /* allocations that its twins have already */
 
     /* In the store. */
     gmsfs_t *handle;
@@ -97,6 +98,18 @@ int load_fill_memory(struct load *loads, size_t count);
 /* load_twins.c: finds loads of the same files that need not be read twice; and fills them. */
 void load_find_twins(struct load *loads, size_t count);
 int load_copy_twins(struct load *loads, size_t count);
+
+struct load_ahead;
+/* Returns true if a load has twins that copy engines reach, and more than one allocation: all but
+ * the last can be passed on while the last one is filled. */
+bool load_passes_ahead(const struct load *loads, size_t count);
+/* Passes them on, on a thread of its own. NULL: it cannot; load_copy_twins() passes on all. */
+struct load_ahead *load_ahead_begin(struct load *loads, size_t count);
+/* Returns true if passing on has failed. */
+bool load_ahead_has_failed(const struct load_ahead *ahead);
+/* Waits for the thread, which stops early if the last allocations could not be filled. CLI_OK, or
+ * an exit status after the error. NULL is fine. */
+int load_ahead_end(struct load_ahead *ahead, bool stops);
 
 /* load_store.c: the steps in one store. */
 /* Checks that no file of the model lies in the store. */

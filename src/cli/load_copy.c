@@ -9,6 +9,7 @@
 #include "cli/load.h"
 
 #include "base/failure.h"
+#include "base/scope.h"
 #include "base/timeline.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
@@ -47,9 +48,12 @@ struct copy {
     size_t range_count, part_count;
     struct fill fill; /* a crew for each device */
     struct supply supply;
-    struct failure other;   /* bytes other than those that their place promised */
-    struct progress *lines; /* of each crew */
-    uint64_t *done_bytes;   /* and how far it is */
+    struct failure other;     /* bytes other than those that their place promised */
+    struct progress *lines;   /* of each crew */
+    uint64_t *done_bytes;     /* and how far it is */
+    uint64_t *before_bytes;   /* that were done by an earlier fill */
+    struct load_ahead *ahead; /* passes bytes on; NULL: none does */
+    bool has_told;            /* that this failed */
     char (*verbs)[COPY_VERB_BYTES];
 };
 
@@ -226,9 +230,10 @@ static int copy_plan(struct copy *copy)
     copy->fill.crews = calloc(copy->count, sizeof(*copy->fill.crews));
     copy->lines = calloc(copy->count, sizeof(*copy->lines));
     copy->done_bytes = calloc(copy->count, sizeof(*copy->done_bytes));
+    copy->before_bytes = calloc(copy->count, sizeof(*copy->before_bytes));
     copy->verbs = calloc(copy->count, sizeof(*copy->verbs));
     if (!copy->items || !copy->ranges || !copy->parts || !copy->part_bytes || !copy->fill.crews ||
-        !copy->lines || !copy->done_bytes || !copy->verbs)
+        !copy->lines || !copy->done_bytes || !copy->before_bytes || !copy->verbs)
         return -ENOMEM;
     copy_add_items(copy);
     for (size_t i = 0; i < copy->count; i++)
@@ -247,6 +252,7 @@ static void copy_free(struct copy *copy)
     free(copy->fill.crews);
     free(copy->lines);
     free(copy->done_bytes);
+    free(copy->before_bytes);
     free(copy->verbs);
 }
 
@@ -396,9 +402,77 @@ static int copy_tick(void *context, size_t crew, uint64_t done_bytes)
 {
     struct copy *copy = context;
 
-    copy->done_bytes[crew] = done_bytes;
+    copy->done_bytes[crew] = copy->before_bytes[crew] + done_bytes;
     progress_show_lines(copy->lines, copy->done_bytes, copy->fill.crew_count);
-    return signals_get() ? -ECANCELED : 0;
+    return signals_get() || (copy->ahead && load_ahead_has_failed(copy->ahead)) ? -ECANCELED : 0;
+}
+
+/* ---- bytes that are passed on while others are filled ---------------------------------------- */
+
+/* True if a part goes into the last allocation of its load. */
+static bool copy_is_late(const struct copy *copy, const struct fill_part *part)
+{
+    for (const struct load *load = copy->loads; load < copy->loads + copy->count; load++)
+        if (load->mappings && load->plan.allocation_count > 0 &&
+            copy->ranges[part->first].into == load->mappings[load->plan.allocation_count - 1].ptr)
+            return true;
+    return false;
+}
+
+/* Appends the parts of a crew that are late, or those that are not. Returns how many. */
+static size_t copy_pick(const struct copy *copy, const struct fill_crew *crew, bool late,
+                        struct fill_part *parts, uint64_t *bytes)
+{
+    size_t picked = 0;
+
+    for (size_t i = 0; i < crew->part_count; i++)
+        if (copy_is_late(copy, &crew->parts[i]) == late) {
+            parts[picked] = crew->parts[i];
+            bytes[picked++] = crew->part_bytes[i];
+        }
+    return picked;
+}
+
+/* Fills the parts that are late, or those that are not. */
+static int copy_fill_some(struct copy *copy, bool late)
+{
+    SCOPED_FREE struct fill_part *parts = calloc(copy->part_count + 1, sizeof(*parts));
+    SCOPED_FREE uint64_t *bytes = calloc(copy->part_count + 1, sizeof(*bytes));
+    SCOPED_FREE struct fill_crew *crews = calloc(copy->fill.crew_count, sizeof(*crews));
+    struct fill fill = copy->fill;
+    size_t picked = 0;
+    int error;
+
+    if (!parts || !bytes || !crews)
+        return -ENOMEM;
+    fill.crews = crews;
+    for (size_t i = 0; i < fill.crew_count; i++) {
+        crews[i] = copy->fill.crews[i];
+        crews[i].parts = parts + picked;
+        crews[i].part_bytes = bytes + picked;
+        crews[i].part_count =
+            copy_pick(copy, &copy->fill.crews[i], late, parts + picked, bytes + picked);
+        picked += crews[i].part_count;
+    }
+    error = fill_run(&fill);
+    copy->fill.failure = fill.failure;
+    memcpy(copy->before_bytes, copy->done_bytes, fill.crew_count * sizeof(*copy->before_bytes));
+    return error;
+}
+
+/* Fills all allocations but the last of each load; then those, while the others are passed on. */
+static int copy_fill_in_turn(struct copy *copy)
+{
+    int error = copy_fill_some(copy, false), status;
+
+    if (error)
+        return error;
+    copy->ahead = load_ahead_begin(copy->loads, copy->count);
+    error = copy_fill_some(copy, true);
+    status = load_ahead_end(copy->ahead, error != 0);
+    copy->ahead = NULL;
+    copy->has_told = status != CLI_OK;
+    return error || status == CLI_OK ? error : -EIO;
 }
 
 static int copy_run(struct copy *copy)
@@ -411,7 +485,9 @@ static int copy_run(struct copy *copy)
         copy->fill.supply = &copy->supply;
     else
         signals_defer(true);
-    error = fill_run(&copy->fill);
+    error = copy->supply.count == 0 && load_passes_ahead(copy->loads, copy->count)
+                ? copy_fill_in_turn(copy)
+                : fill_run(&copy->fill);
     signals_defer(true);
     supply_end(&copy->supply);
     return error;
@@ -460,7 +536,8 @@ static int copy_explain(const struct copy *copy, int error)
                                        copy->supply.refusal);
     if (copy->other.text[0])
         cli_error("%s", copy->other.text);
-    else if (error && !copy->fill.failure && !store_explain_staging(copy->loads->staging))
+    else if (error && !copy->fill.failure && !copy->has_told &&
+             !store_explain_staging(copy->loads->staging))
         cli_error("cannot copy: %s", failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }

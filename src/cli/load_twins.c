@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stores of a group that get the same files at the same places: one is filled from the files, the
- * others from its memory (mover/spread.h), where reading the files twice would cost more.
+ * others from its memory (mover/spread.h), where reading the files twice would cost more. Between
+ * GPUs that reach each other, all allocations but the last are passed on while the last is filled.
  */
 #include "cli/load.h"
 
 #include "base/failure.h"
 #include "base/scope.h"
+#include "base/thread.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_explain.h"
 #include "cli/store_memory.h"
+#include "mover/relay.h"
 #include "mover/spread.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,14 +46,18 @@ static bool twins_have_same_plan(const struct pack_plan *one, const struct pack_
                   one->allocation_count * sizeof(*one->allocation_bytes)) == 0;
 }
 
-/* Files in the page cache are read as quickly as memory is copied. */
+/* Files in the page cache are read as quickly as memory is copied, but not as GPUs copy. */
+static bool twins_are_cheaper(const struct load *first, const struct load *load)
+{
+    return source_is_slow(load->source) || relay_reaches(&first->memory, &load->memory);
+}
+
 void load_find_twins(struct load *loads, size_t count)
 {
-    if (!source_is_slow(loads->source))
-        return;
     for (struct load *load = loads + 1; load < loads + count; load++)
         for (struct load *first = loads; !load->twin && first < load; first++)
             if (!first->twin && first->plan.allocation_count > 0 &&
+                twins_are_cheaper(first, load) &&
                 twins_have_same_files(first->model, load->model) &&
                 twins_have_same_plan(&first->plan, &load->plan))
                 load->twin = first;
@@ -56,14 +65,25 @@ void load_find_twins(struct load *loads, size_t count)
 
 /* ---- one load and its twins ---------------------------------------------------------------- */
 
+struct load_ahead {
+    struct load *loads;
+    size_t count;
+    pthread_t thread;
+    atomic_bool stopped;
+    atomic_int error;
+    struct load *failed; /* the load whose bytes were passed on then */
+};
+
 struct twins {
     struct load *first;
     struct load **others;
     size_t count;
+    uint32_t end; /* allocations from first->passed to this one */
     struct spread_target *targets;
     struct gmsfs_mapping *mappings; /* of the first */
     struct progress progress;
-    const struct load *refused; /* memory for it was refused; NULL: none */
+    const struct load_ahead *ahead; /* NULL: all is filled */
+    const struct load *refused;     /* memory for it was refused; NULL: none */
     int refusal;
 };
 
@@ -75,6 +95,7 @@ static int twins_get(void *context, size_t target, size_t item, size_t count, in
     struct load *load = twins->others[target];
     int error;
 
+    item += twins->first->passed;
     for (size_t i = 0; i < count; i++)
         wanted[i] = (struct gmsfs_new_allocation){
             .size_bytes = load->plan.allocation_bytes[item + i], .tag = LOAD_TAG};
@@ -95,7 +116,14 @@ static int twins_tick(void *context, uint64_t done_bytes)
     struct twins *twins = context;
 
     progress_show(&twins->progress, done_bytes);
-    return signals_get() ? -ECANCELED : 0;
+    return signals_get() || (twins->ahead && atomic_load(&twins->ahead->stopped)) ? -ECANCELED : 0;
+}
+
+static int twins_explain_passing(const struct load *first, int error)
+{
+    if (!store_explain_staging(first->staging))
+        cli_error("%s: cannot pass on its bytes: %s", first->store, failure_thread_reason(error));
+    return CLI_FAILURE;
 }
 
 static int twins_explain(const struct twins *twins, const struct spread *spread, int error)
@@ -106,40 +134,54 @@ static int twins_explain(const struct twins *twins, const struct spread *spread,
         return CLI_OK;
     if (twins->refused)
         return load_explain_allocation(twins->refused, twins->refusal);
-    if (spread->failure)
-        cli_error("%s: cannot write to its memory: %s", twins->others[spread->failed_target]->store,
-                  strerror(-spread->failure));
-    else if (!store_explain_staging(twins->first->staging))
-        cli_error("%s: cannot pass on its bytes: %s", twins->first->store,
-                  failure_thread_reason(error));
+    if (!spread->failure)
+        return twins_explain_passing(twins->first, error);
+    cli_error("%s: cannot write to its memory: %s", twins->others[spread->failed_target]->store,
+              strerror(-spread->failure));
     return CLI_FAILURE;
 }
 
-static int twins_fill(struct twins *twins)
+static uint64_t twins_count_bytes(const struct twins *twins)
 {
+    uint64_t bytes = 0;
+
+    for (uint32_t i = twins->first->passed; i < twins->end; i++)
+        bytes += twins->first->plan.allocation_bytes[i] * twins->count;
+    return bytes;
+}
+
+/* Passes the bytes on, and returns the error of spread_run(); *status: the exit status of a pass
+ * that is not ahead. */
+static int twins_fill(struct twins *twins, int *status)
+{
+    const uint32_t passed = twins->first->passed;
     const struct load *first = twins->first;
     struct spread spread = {.staging = first->staging,
                             .from = &first->memory,
-                            .items = twins->mappings,
-                            .item_bytes = first->plan.allocation_bytes,
-                            .item_count = first->plan.allocation_count,
+                            .items = twins->mappings + passed,
+                            .item_bytes = first->plan.allocation_bytes + passed,
+                            .item_count = twins->end - passed,
                             .targets = twins->targets,
                             .target_count = twins->count,
                             .threads = first->threads,
+                            .engines_only = twins->ahead != NULL,
                             .at_once = TWINS_AT_ONCE,
                             .get = twins_get,
                             .tick = twins_tick,
                             .context = twins};
     int error;
 
-    for (size_t i = 0; i < twins->count; i++)
-        twins->targets[i] =
-            (struct spread_target){&twins->others[i]->memory, twins->others[i]->mappings, false};
-    progress_begin(&twins->progress, "passing on", first->plan.total_bytes * twins->count,
-                   first->quiet);
+    for (size_t i = 0; i < twins->count; i++) {
+        const struct load *other = twins->others[i];
+        twins->targets[i] = (struct spread_target){
+            &other->memory, other->mappings ? other->mappings + passed : NULL, false};
+    }
+    progress_begin(&twins->progress, "passing on", twins_count_bytes(twins),
+                   first->quiet || twins->ahead);
     error = spread_run(&spread);
     progress_end(&twins->progress);
-    return twins_explain(twins, &spread, error);
+    *status = twins->ahead ? CLI_OK : twins_explain(twins, &spread, error);
+    return error;
 }
 
 /* A GPU's memory is mapped already. */
@@ -163,7 +205,8 @@ static int twins_copy(struct load *loads, size_t count, struct load *first)
 {
     SCOPED_FREE struct load **others = calloc(count, sizeof(struct load *));
     SCOPED_FREE struct spread_target *targets = calloc(count, sizeof(*targets));
-    struct twins twins = {.first = first, .others = others, .targets = targets};
+    struct twins twins = {
+        .first = first, .others = others, .end = first->plan.allocation_count, .targets = targets};
     int status = others && targets ? CLI_OK : cli_out_of_memory();
 
     for (size_t i = 0; status == CLI_OK && i < count; i++)
@@ -173,7 +216,7 @@ static int twins_copy(struct load *loads, size_t count, struct load *first)
         return status;
     status = twins_map(&twins);
     if (status == CLI_OK)
-        status = twins_fill(&twins);
+        twins_fill(&twins, &status);
     if (twins.mappings != first->mappings)
         free(twins.mappings);
     return status;
@@ -187,5 +230,103 @@ int load_copy_twins(struct load *loads, size_t count)
     for (size_t i = 0; status == CLI_OK && i < count; i++)
         status = twins_copy(loads, count, &loads[i]);
     loads->copied_us += cli_now_us() - start_us;
+    return status;
+}
+
+/* ---- ahead of the last allocation ---------------------------------------------------------- */
+
+/* Lists the twins of a load that copy engines fill; 0: all but the last allocation of it cannot be
+ * passed on ahead. others: NULL, or room for each. */
+static size_t ahead_list(const struct load *loads, size_t count, const struct load *first,
+                         struct load **others)
+{
+    size_t listed = 0;
+
+    for (size_t i = 0; first->plan.allocation_count > 1 && i < count; i++) {
+        if (loads[i].twin != first)
+            continue;
+        if (!relay_reaches(&first->memory, &loads[i].memory))
+            return 0; /* its bytes go through threads, as those of the last allocation */
+        if (others)
+            others[listed] = (struct load *)&loads[i];
+        listed++;
+    }
+    return listed;
+}
+
+bool load_passes_ahead(const struct load *loads, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ahead_list(loads, count, &loads[i], NULL) > 0)
+            return true;
+    return false;
+}
+
+static int ahead_pass(const struct load_ahead *ahead, struct load *first)
+{
+    SCOPED_FREE struct load **others = calloc(ahead->count, sizeof(struct load *));
+    SCOPED_FREE struct spread_target *targets = calloc(ahead->count, sizeof(*targets));
+    struct twins twins = {.first = first,
+                          .others = others,
+                          .end = first->plan.allocation_count - 1,
+                          .targets = targets,
+                          .mappings = first->mappings,
+                          .ahead = ahead};
+    int status, error;
+
+    if (!others || !targets)
+        return -ENOMEM;
+    twins.count = ahead_list(ahead->loads, ahead->count, first, others);
+    error = twins.count > 0 ? twins_fill(&twins, &status) : -EOPNOTSUPP;
+    if (!error)
+        first->passed = twins.end;
+    return error == -EOPNOTSUPP ? 0 : error;
+}
+
+static void *ahead_run(void *context)
+{
+    struct load_ahead *ahead = context;
+    int error = 0;
+
+    for (size_t i = 0; !error && i < ahead->count; i++) {
+        error = ahead_pass(ahead, &ahead->loads[i]);
+        ahead->failed = &ahead->loads[i];
+    }
+    atomic_store(&ahead->error, error);
+    return NULL;
+}
+
+struct load_ahead *load_ahead_begin(struct load *loads, size_t count)
+{
+    struct load_ahead *ahead = calloc(1, sizeof(*ahead));
+
+    if (!ahead)
+        return NULL;
+    ahead->loads = loads;
+    ahead->count = count;
+    if (thread_start(&ahead->thread, 0, ahead_run, ahead) == 0)
+        return ahead;
+    free(ahead);
+    return NULL;
+}
+
+bool load_ahead_has_failed(const struct load_ahead *ahead)
+{
+    return atomic_load(&ahead->error) != 0;
+}
+
+int load_ahead_end(struct load_ahead *ahead, bool stops)
+{
+    int error, status = CLI_OK;
+
+    if (!ahead)
+        return CLI_OK;
+    stops = stops && !load_ahead_has_failed(ahead);
+    atomic_store(&ahead->stopped, stops);
+    pthread_join(ahead->thread, NULL);
+    error = atomic_load(&ahead->error);
+    if (error && !stops && !signals_get())
+        status = twins_explain_passing(ahead->failed, error);
+    free(ahead);
     return status;
 }

@@ -47,6 +47,12 @@ static bool can_read(const struct cuda_device *reader, const struct cuda_device 
                                             can);
 }
 
+bool relay_reaches(const struct staging_memory *from, const struct staging_memory *to)
+{
+    return is_gpu(from) && is_gpu(to) &&
+           can_read(cuda_device(to->device), cuda_device(from->device));
+}
+
 bool relay_let_in(const struct relay_stop *stop, size_t item_count,
                   const struct staging_memory *reader)
 {
@@ -54,12 +60,12 @@ bool relay_let_in(const struct relay_stop *stop, size_t item_count,
     struct drv_access_desc right = {.location.type = DRV_LOCATION_DEVICE, .flags = DRV_ACCESS_READ};
     enum drv_result result = DRV_SUCCESS;
 
-    if (!is_gpu(stop->memory) || !is_gpu(reader))
+    if (!relay_reaches(stop->memory, reader))
         return false;
     by = cuda_device(reader->device);
     of = cuda_device(stop->memory->device);
-    if (by->device == of->device || !can_read(by, of))
-        return by->device == of->device;
+    if (by->device == of->device)
+        return true;
     right.location.id = by->device;
     for (size_t i = 0; result == DRV_SUCCESS && i < item_count; i++)
         result = by->driver->cuMemSetAccess((drv_pointer)(uintptr_t)stop->mappings[i].ptr,

@@ -34,6 +34,10 @@ struct relay {
     struct relay_hop *hops; /* of each stop; owned by relay.c, NULL before relay_begin() */
 };
 
+/* Returns true if copy engines can copy from one GPU's memory to the other's: they are one, or have
+ * peer access. */
+bool relay_reaches(const struct staging_memory *from, const struct staging_memory *to);
+
 /*
  * Lets the GPU of `reader` read the mappings of a stop, for relay_run(). Returns false if it
  * cannot: one of the two is no GPU, or there is no peer access between them. The stop's mappings

@@ -470,6 +470,8 @@ int spread_run(struct spread *spread)
     if (!stops)
         return -ENOMEM;
     error = spread_begin(spread, &relay, stops);
+    if (!error && spread->engines_only && count_ours(spread, false) > 0)
+        error = -EOPNOTSUPP;
     if (!error && spread->begin)
         spread->begin(spread->context);
     if (!error)

@@ -31,8 +31,9 @@ struct spread {
     size_t item_count;
     struct spread_target *targets;
     size_t target_count;
-    uint64_t threads; /* 0: as many as are best */
-    size_t at_once;   /* most items that get() is asked for; fewer where RLIMIT_NOFILE is low */
+    uint64_t threads;  /* 0: as many as are best */
+    bool engines_only; /* copies nothing, -EOPNOTSUPP, where copy engines do not reach a target */
+    size_t at_once;    /* most items that get() is asked for; fewer where RLIMIT_NOFILE is low */
 
     /* Called once, when all is prepared, before the first byte. May be NULL. */
     void (*begin)(void *context);
