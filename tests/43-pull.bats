@@ -54,6 +54,16 @@ fails() {
     [[ ! -e $M/other ]] || fail 'a store was left'
 }
 
+# ends_at_once REGEX FAULT...: a pull from such nodes fails so, long before its timeout
+ends_at_once() {
+    local start_ms
+    start_ms=$(now_ms)
+    nodes "${@:2}"
+    cli -1 pull --timeout 100 "$M/other" "${NODES[@]}"
+    assert_match "$output" "$1"
+    (($(now_ms) - start_ms < 20000 * SLOW)) || fail 'too late'
+}
+
 # ---- there ------------------------------------------------------------------------------------
 
 # bats test_tags=quick
@@ -102,11 +112,20 @@ fails() {
 }
 
 @test "addresses come from a file, too" {
+    local line
     make_store weights 100000
     share weights
-    printf '# nodes\n\nhttp://127.0.0.1:1/none/\n%s \n' "$WEB/plain/weights" >"$T/nodes"
+    printf '# nodes\n\nhttp://127.0.0.1:1/none/\r\n \t%s \t# the second' "$WEB/plain/weights" >"$T/nodes"
     cli pull -q "$M/other" "@$T/nodes"
     same weights other
+    for line in node7 'http://a/b http://c/d' "@$T/nodes" ftp://a/b; do
+        printf '%s\n  %s\n' "$WEB/plain/weights" "$line" >"$T/wrong"
+        cli -1 pull "$M/third" "@$T/wrong"
+        assert_match "$output" "$T/wrong: line 2: '$line' is no URL of a store on another node"
+    done
+    printf '%s\n\0http://a/b\n' "$WEB/plain/weights" >"$T/wrong"
+    cli -1 pull "$M/third" "@$T/wrong"
+    assert_match "$output" 'wrong: is no text: it has a byte 0'
     cli -1 pull "$M/other" "@$T/none"
     assert_match "$output" 'none: cannot read: No such file'
     echo '# none' >"$T/empty"
@@ -130,6 +149,21 @@ fails() {
     [[ ! -e $M/other ]] || fail 'a store was left'
 }
 
+@test "a store with the contents is made immutable by no pull, which says so" {
+    make_store weights 100000
+    share weights
+    cli pull -q "$M/other" "$WEB/plain/weights"
+    for id in '' "--id=$ID"; do
+        cli -1 pull --immutable ${id:+"$id"} "$M/other" "$WEB/plain/weights"
+        assert_match "$output" "other: has the contents $ID already, but was committed without --immutable; remove it"
+    done
+    rmdir "$M/other"
+    cli pull -q --immutable "$M/other" "$WEB/plain/weights"
+    assert_eq "$(info_of other .immutable)" true
+    cli pull --immutable "$M/other" "$WEB/plain/weights"
+    assert_match "$output" "other has the contents $ID already"
+}
+
 # ---- nodes that fail --------------------------------------------------------------------------
 
 @test "a node that is dead, or without the store, is left for others" {
@@ -137,6 +171,30 @@ fails() {
     share weights
     pulls fail=404:99 plain
     cli pull -q "$M/third" http://127.0.0.1:1/weights "$WEB/plain/weights"
+    same weights third
+}
+
+@test "an answer that never changes ends the pull at once, or bars its node" {
+    make_store weights 100000
+    share weights
+    ends_at_once 'no node sends the contents: .*password.*: the server answers 401 Unauthorized: .*netrc' password
+    ends_at_once '400 Bad Request: it may ask for a certificate of this client; .*--tls-cert' fail=400:9
+    ends_at_once 'answers 302: it leads to another address, which is not followed' to=loop
+    make_file index/pieces 200
+    cli -1 pull --timeout 100 "$M/other" "$WEB/plain/index"
+    assert_match "$output" "plain/index: its 'pieces' is not one of a store; give the address of a store"
+    cli pull "$M/other" "$WEB/password/weights" "$WEB/plain/weights"
+    same weights other
+}
+
+@test "a node that may get the contents yet is told once, but not to -q" {
+    make_store weights 100000
+    share weights
+    cli pull "$M/other" "$WEB/fail=404:4+of=weights%2Fpieces/weights"
+    assert_eq "$(grep -c 'weights: it has no committed store there; it is asked again' <<<"$output")" 1 lines
+    same weights other
+    cli pull -q "$M/third" "$WEB/fail=503:2+retry=1/weights"
+    assert_eq "$output" '' output
     same weights third
 }
 
@@ -227,10 +285,12 @@ fails() {
     share weights
     start_web --tls "$T/wrong.pem" "$T/wrong.key"
     WEB=https://127.0.0.1:$WEB_PORT
-    CURL_CA_BUNDLE=$T/wrong.pem fails "the server's certificate is not trusted" plain
+    export CURL_CA_BUNDLE=$T/wrong.pem
+    ends_at_once "https://.*/plain/weights/: the server's certificate is not trusted; .*CURL_CA_BUNDLE" plain
     start_web --tls "$T/right.pem" "$T/right.key"
     WEB=https://127.0.0.1:$WEB_PORT
-    CURL_CA_BUNDLE=$T/right.pem pulls plain
+    CURL_CA_BUNDLE=$T/right.pem
+    pulls plain
 }
 
 @test "nodes that ask for a client's certificate get it" {

@@ -219,7 +219,8 @@ static int load_into_store(struct image_load *load)
     int status = load->contents ? load_connect_if_other(load, &has) : load_connect(load);
 
     if (has)
-        return store_say_has_contents(load->request->store, load->contents, load->request->quiet);
+        return store_say_has_contents(load->request->store, load->contents,
+                                      load->request->immutable, load->request->quiet);
     start_ms = cli_now_ms();
     if (status == CLI_OK)
         status = load_fill(load);

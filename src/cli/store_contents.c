@@ -123,11 +123,19 @@ bool store_has_contents(const char *path, gmsfs_t *handle, const uint8_t id[DIGE
     return false;
 }
 
-int store_say_has_contents(const char *path, const uint8_t id[DIGEST_BYTES], bool quiet)
+int store_say_has_contents(const char *path, const uint8_t id[DIGEST_BYTES], bool immutable,
+                           bool quiet)
 {
+    json_auto_t *info = immutable ? store_info_json(path) : NULL;
     char text[DIGEST_TEXT_BYTES];
 
     digest_text(id, text);
+    if (immutable && !json_is_true(json_object_get(info, "immutable"))) {
+        cli_error("%s: has the contents %s already, but was committed without --immutable; remove "
+                  "it with rmdir, and load it anew, or leave --immutable out",
+                  path, text);
+        return CLI_FAILURE;
+    }
     if (!quiet)
         ui_line(stdout, "%s has the contents %s already", path, text);
     return CLI_OK;

@@ -13,6 +13,9 @@
 static int status_error(unsigned status)
 {
     switch (status) {
+    case 400:
+    case 405:
+        return -EBADRQC;
     case 401:
     case 403:
     case 407:
@@ -39,8 +42,13 @@ static bool status_passes(unsigned status)
            status == 504;
 }
 
-static const char *status_advice(unsigned status, const struct http_auth *auth)
+static const char *status_advice(const struct flow *flow, const struct http_auth *auth)
 {
+    const unsigned status = flow->reply.status;
+
+    if (status == 400 && flow->peer && !flow->peer->cert)
+        return ": it may ask for a certificate of this client; name one with --tls-cert and "
+               "--tls-key";
     if (status == 401 && !auth)
         return ": it asks for a user and a password; put them into ~/.netrc";
     if (status == 403 && !auth)
@@ -70,7 +78,7 @@ static int judge_status(struct flow *flow, const struct http_auth *auth, struct 
     }
     return failure_set(failure, status_error(status), "the server answers %s%s",
                        http_reply_status_text(status, words),
-                       more[0] ? more : status_advice(status, auth));
+                       more[0] ? more : status_advice(flow, auth));
 }
 
 /* ---- transfers that failed ------------------------------------------------------------------ */

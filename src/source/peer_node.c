@@ -264,10 +264,14 @@ int peer_node_ask(struct peer_node *node, uint8_t id[NODE_ID_BYTES], struct fail
                            &bytes, failure);
     if (error)
         return error;
-    if (bytes != most || memcmp(text, ID_HEAD, head) != 0 || text[most - 1] != '\n' ||
-        hex_parse(text + head, id, NODE_ID_BYTES) != 0)
-        return failure_set(failure, -EPROTO, "its '%s' is not one of a store", "pieces");
-    return 0;
+    if (bytes == 0)
+        return -ENOENT;
+    if (bytes == most && memcmp(text, ID_HEAD, head) == 0 && text[most - 1] == '\n' &&
+        hex_parse(text + head, id, NODE_ID_BYTES) == 0)
+        return 0;
+    return failure_set(failure, -ENOTSUP,
+                       "its 'pieces' is not one of a store; give the address of a store, "
+                       "http://HOST:PORT/MOUNT/STORE/");
 }
 
 int peer_node_read(struct peer_node *node, const uint8_t id[NODE_ID_BYTES], const char *name,
@@ -314,6 +318,12 @@ enum peer_result peer_node_result(int error)
     case -ENOENT:
     case -ESTALE:
         return PEER_LACKS;
+    case -EKEYREJECTED:
+    case -EACCES:
+    case -EBADRQC:
+    case -ELOOP:
+    case -ENOTSUP:
+        return PEER_USELESS;
     default:
         return PEER_DEAD;
     }

@@ -29,7 +29,9 @@ struct peer_node {
     struct http *http[2];         /* of pieces, and of all else, with limits of their own */
     struct http_peer as[2];
     atomic_uint retry_s;
-    char why[NODE_WHY_BYTES]; /* of the last failure; "": none. Of source_peers.c */
+    /* Of source_peers.c. */
+    char why[NODE_WHY_BYTES]; /* of the last failure; "": none */
+    unsigned told;            /* 1: the caller knows that it failed; 2: that it was barred */
 };
 
 /* Settings of all nodes. */
@@ -56,7 +58,7 @@ int peer_nodes_add(struct peer_node *nodes, size_t *count, const char *url,
 void peer_nodes_free(struct peer_node *nodes, size_t count);
 void peer_node_cancel(struct peer_node *node);
 
-/* Asks which contents the store has. -ENOENT: none; and as below. */
+/* Asks which contents the store has. -ENOENT: none; -ENOTSUP: it is no store; and as below. */
 int peer_node_ask(struct peer_node *node, uint8_t id[NODE_ID_BYTES], struct failure *failure);
 /* Gets a whole text below by-id/ID/ of the store. */
 int peer_node_read(struct peer_node *node, const uint8_t id[NODE_ID_BYTES], const char *name,

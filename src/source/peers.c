@@ -119,6 +119,10 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
         peer->answer_ms = now_ms - began_ms;
         return;
     }
+    if (result == PEER_USELESS) {
+        peer->state = PEER_BARRED;
+        return;
+    }
     leave(peer, now_ms, result);
     if (is_refusal(result))
         wait_for_room(peer, now_ms, retry_ms);
@@ -267,7 +271,7 @@ void peers_end(struct peers *peers, size_t index, uint64_t began_ms, uint64_t no
         return;
     if (is_refusal(result))
         note_full(peer, now_ms, retry_ms);
-    else if (result == PEER_WRONG && ++peer->wrong >= PEERS_WRONG)
+    else if (result == PEER_USELESS || (result == PEER_WRONG && ++peer->wrong >= PEERS_WRONG))
         peer->state = PEER_BARRED;
     else if (result == PEER_LATE || result == PEER_DEAD || result == PEER_LACKS)
         leave(peer, now_ms, result);

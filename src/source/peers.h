@@ -17,7 +17,8 @@
  *    alone as long as it wants. A peer that is shut (drained, in the hands of a writer) is treated
  *    alike, but only a full one lengthens the patience, PEERS_FULL_PATIENCE times.
  *  - A piece that takes longer than peers_deadline_ms() counts as failed.
- *  - PEERS_WRONG pieces in a row with wrong bytes bar a peer for good.
+ *  - PEERS_WRONG pieces in a row with wrong bytes bar a peer for good; so does an answer that no
+ * later one can change.
  */
 #ifndef GMSFS_SOURCE_PEERS_H
 #define GMSFS_SOURCE_PEERS_H
@@ -54,12 +55,13 @@ enum peer_state {
 /* How a question, or a piece, ended. */
 enum peer_result {
     PEER_GOOD,
-    PEER_FULL,  /* it refused for now: it sends to other clients */
-    PEER_SHUT,  /* it refused for now, and may refuse all clients */
-    PEER_LATE,  /* its time was over; of a piece alone */
-    PEER_DEAD,  /* it does not answer, or the transfer broke */
-    PEER_WRONG, /* the bytes have another sum; of a piece alone */
-    PEER_LACKS, /* it has no or other contents */
+    PEER_FULL,    /* it refused for now: it sends to other clients */
+    PEER_SHUT,    /* it refused for now, and may refuse all clients */
+    PEER_LATE,    /* its time was over; of a piece alone */
+    PEER_DEAD,    /* it does not answer, or the transfer broke */
+    PEER_WRONG,   /* the bytes have another sum; of a piece alone */
+    PEER_LACKS,   /* it has no or other contents */
+    PEER_USELESS, /* it refuses this client, or is no server of stores: for good */
 };
 
 struct peer {

@@ -17,6 +17,7 @@
 
 #define BETTER_MS 1000u /* after the first answer, for others that may be better */
 #define LOOK_MS   200u
+#define TELL_MS   1000u /* without a node to use, until the failures are told */
 #define THREADS   8u
 
 struct source_peers {
@@ -25,6 +26,8 @@ struct source_peers {
     struct peer_common common;
     uint64_t patience_ms;
     uint64_t began_ms;
+    source_peers_tell *tell;
+    void *context; /* of tell() */
 
     pthread_mutex_t lock;   /* of all below */
     pthread_cond_t changed; /* a node may be asked, or used */
@@ -160,6 +163,8 @@ int source_peers_open(const struct source_peers_wish *wish, struct source_peers 
     peers->common.key = wish->key;
     peers->common.is_insecure = wish->is_insecure;
     peers->patience_ms = wish->patience_ms;
+    peers->tell = wish->tell;
+    peers->context = wish->context;
     peers->has_id = wish->id != NULL;
     if (wish->id)
         memcpy(peers->id, wish->id, NODE_ID_BYTES);
@@ -230,10 +235,26 @@ static int fail_gone(const struct source_peers *peers, struct failure *failure)
     return -EHOSTUNREACH;
 }
 
+/* Tells each node's failure once; a node that was barred since, once more. Under the lock. */
+static void tell_failures(struct source_peers *peers, bool barred_only)
+{
+    for (size_t i = 0; peers->tell && i < peers->count; i++) {
+        struct peer_node *node = &peers->nodes[i];
+        bool is_barred = peers->plan.peer[i].state == PEER_BARRED;
+        unsigned level = is_barred ? 2 : 1;
+
+        if (node->told >= level || !*node->why || (barred_only && !is_barred))
+            continue;
+        peers->tell(peers->context, node->shown, node->why, is_barred);
+        node->told = level;
+    }
+}
+
 /* Takes the node for the next request, and waits until there is one. Under the lock. */
 static int take_node(struct source_peers *peers, size_t avoid, size_t *node,
                      struct failure *failure)
 {
+    const uint64_t began_ms = clock_now_ms();
     uint64_t wait_ms;
 
     while (!peers->is_cancelled) {
@@ -244,6 +265,8 @@ static int take_node(struct source_peers *peers, size_t avoid, size_t *node,
             return 0;
         if (peers_are_gone(&peers->plan, now_ms, peers->patience_ms))
             return fail_gone(peers, failure);
+        if (now_ms - began_ms >= TELL_MS)
+            tell_failures(peers, false);
         wait_changed(peers, wait_ms < LOOK_MS ? wait_ms : LOOK_MS);
     }
     return -ECANCELED;
@@ -355,13 +378,10 @@ void source_peers_bar(struct source_peers *peers, size_t node, const char *why)
     pthread_mutex_unlock(&peers->lock);
 }
 
-void source_peers_tell_barred(struct source_peers *peers,
-                              void (*tell)(const char *node, const char *why))
+void source_peers_tell_barred(struct source_peers *peers)
 {
     pthread_mutex_lock(&peers->lock);
-    for (size_t i = 0; i < peers->count; i++)
-        if (peers->plan.peer[i].state == PEER_BARRED)
-            tell(peers->nodes[i].shown, peers->nodes[i].why);
+    tell_failures(peers, true);
     pthread_mutex_unlock(&peers->lock);
 }
 

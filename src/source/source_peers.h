@@ -21,6 +21,9 @@
 struct source;
 struct source_peers;
 
+/* Takes the failure of a node, "http://...", in words. is_barred: it is not asked again. */
+typedef void source_peers_tell(void *context, const char *node, const char *why, bool is_barred);
+
 struct source_peers_wish {
     const char *const *urls; /* addresses of the store: http[s]://HOST[:PORT]/PATH/ */
     size_t url_count;
@@ -28,6 +31,10 @@ struct source_peers_wish {
     const char *cert, *key; /* files of this client's certificate, as PEM; NULL: none */
     bool is_insecure;       /* accepts public addresses without TLS */
     uint64_t patience_ms;   /* fails after so long without a node that sends the contents */
+    /* Called once for each node that failed, on any thread, never twice at the same time, when for
+     * a second there was no node to use. May be NULL. */
+    source_peers_tell *tell;
+    void *context;
 };
 
 /* Finds the nodes and begins to ask them. The failure has the whole message, here as below. */
@@ -60,8 +67,7 @@ void source_peers_bar(struct source_peers *peers, size_t node, const char *why);
 struct source *source_peers_source(struct source_peers *peers, const uint64_t *sizes_bytes,
                                    size_t count);
 
-/* Calls tell() for each node that was barred: "http://...: sent wrong bytes ...". */
-void source_peers_tell_barred(struct source_peers *peers,
-                              void (*tell)(const char *node, const char *why));
+/* Tells the nodes that were barred, and were not told before. */
+void source_peers_tell_barred(struct source_peers *peers);
 
 #endif

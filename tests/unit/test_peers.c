@@ -106,6 +106,22 @@ TAP_TEST(pauses_grow_and_have_a_bound)
     check_int(before, PEERS_MOST_PAUSE_MS);
 }
 
+TAP_TEST(an_answer_that_no_later_one_changes_bars_a_peer_for_good)
+{
+    peers_init(&peers, 2, 1000);
+    peers_next_ask(&peers, 1000, &wait_ms);
+    peers_answered(&peers, 0, 1000, 1010, PEER_USELESS, 0);
+    check_int(peers.peer[0].state, PEER_BARRED);
+    check(!peers_are_gone(&peers, 1010, 100));
+    peers_next_ask(&peers, 1010, &wait_ms);
+    peers_answered(&peers, 1, 1010, 1020, PEER_GOOD, 0);
+    now = 1020;
+    check_int(next(PEERS_NONE), 1);
+    check(!peers_are_gone(&peers, now, 100));
+    end(1, 10, PEER_USELESS);
+    check(peers_are_gone(&peers, now, 100));
+}
+
 TAP_TEST(a_wrong_piece_is_asked_elsewhere_and_two_in_a_row_bar_the_peer)
 {
     begin(2);
@@ -430,8 +446,8 @@ static uint64_t run(const struct world *world, size_t count)
 
 TAP_TEST(any_one_peer_may_fail_in_any_way)
 {
-    static const enum peer_result results[] = {PEER_FULL, PEER_LATE, PEER_DEAD, PEER_WRONG,
-                                               PEER_LACKS};
+    static const enum peer_result results[] = {PEER_FULL,  PEER_LATE,  PEER_DEAD,
+                                               PEER_WRONG, PEER_LACKS, PEER_USELESS};
     const uint64_t good_ms = run(&(struct world){.takes_ms = {40, 40, 40, 40}}, 4);
 
     check(good_ms > 0);

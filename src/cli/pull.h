@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pull - the parts of `gmsfs pull`
+ *
+ * For cmd_pull.c, which has the options, pull_urls.c and pull_open.c. The steps of a
+ * pull: find the nodes and read the texts of the contents - then as the load of an image
+ * (image_load.h), whose files are the nodes' allocations. Each step prints its error and returns an
+ * exit status.
+ */
+#ifndef GMSFS_CLI_PULL_H
+#define GMSFS_CLI_PULL_H
+
+#include "base/digest.h"
+#include "cli/image_load.h"
+#include "source/source_peers.h"
+
+struct pull {
+    struct image_request request; /* its `store` is the one that is filled */
+    const char *id_text;          /* NULL: not given */
+    const char *cert, *key;       /* NULL: not given */
+    bool is_insecure;
+    uint8_t id[DIGEST_BYTES]; /* given, or of the first answer */
+    char **urls;
+    size_t url_count;
+};
+
+/* pull_urls.c: adds a URL, or (@FILE) those of a file. */
+int pull_add_operand(struct pull *pull, const char *operand);
+void pull_free_urls(struct pull *pull);
+
+/* pull_open.c: finds nodes with the contents, and opens these as an image, which image_close()
+ * closes in any case. *peers belongs to the image, and is NULL after a failure. */
+int pull_open(struct pull *pull, struct image *image, struct source_peers **peers);
+void pull_print_contents(const struct pull *pull, const struct image *image);
+
+#endif

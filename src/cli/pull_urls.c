@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The addresses that `gmsfs pull` is given. */
+#include "cli/pull.h"
+
+#include "base/scope.h"
+#include "cli/store_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define MAX_LIST_BYTES ((size_t)1 << 20)
+#define MAX_URLS       4096u
+
+static int add_url(struct pull *pull, const char *url, size_t bytes)
+{
+    char **grown;
+
+    if (pull->url_count >= MAX_URLS) {
+        cli_error("more than %u URLs", MAX_URLS);
+        return CLI_FAILURE;
+    }
+    grown = reallocarray(pull->urls, pull->url_count + 1, sizeof(*grown));
+    if (!grown)
+        return cli_out_of_memory();
+    pull->urls = grown;
+    pull->urls[pull->url_count] = strndup(url, bytes);
+    return pull->urls[pull->url_count++] ? CLI_OK : cli_out_of_memory();
+}
+
+/* Only the form: peer_nodes_add() reads the whole. */
+static bool is_url(const char *text)
+{
+    return strncasecmp(text, "http://", strlen("http://")) == 0 ||
+           strncasecmp(text, "https://", strlen("https://")) == 0;
+}
+
+/* Takes the URL of a line, between blanks; behind it, or alone, '#' begins a remark. */
+static int add_line(struct pull *pull, const char *path, size_t number, const char *line,
+                    size_t bytes)
+{
+    static const char blanks[] = " \t\r";
+    SCOPED_FREE char *text = strndup(line, bytes);
+    const char *url = text ? text + strspn(text, blanks) : NULL, *more;
+    size_t used;
+
+    if (!url)
+        return cli_out_of_memory();
+    if (*url == '\0' || *url == '#')
+        return CLI_OK;
+    used = strcspn(url, blanks);
+    more = url + used + strspn(url + used, blanks);
+    if (is_url(url) && (*more == '\0' || *more == '#'))
+        return add_url(pull, url, used);
+    cli_error("%s: line %zu: '%s' is no URL of a store on another node, as "
+              "http://HOST:PORT/MOUNT/STORE/ is one, alone on its line",
+              path, number, url);
+    return CLI_FAILURE;
+}
+
+static int add_lines(struct pull *pull, const char *path, const char *text)
+{
+    int status = CLI_OK;
+
+    for (size_t number = 1; status == CLI_OK && *text; number++) {
+        size_t bytes = strcspn(text, "\n");
+
+        status = add_line(pull, path, number, text, bytes);
+        text += bytes + (text[bytes] == '\n');
+    }
+    return status;
+}
+
+static int add_file(struct pull *pull, const char *path)
+{
+    SCOPED_FREE uint8_t *text = NULL;
+    size_t bytes, before = pull->url_count;
+    int status, error = store_read_bytes(path, MAX_LIST_BYTES, &text, &bytes);
+
+    if (error) {
+        cli_error("%s: cannot read: %s", path,
+                  error == -ENOMEM ? "it has more than 1M" : strerror(-error));
+        return CLI_FAILURE;
+    }
+    if (memchr(text, '\0', bytes)) {
+        cli_error("%s: is no text: it has a byte 0", path);
+        return CLI_FAILURE;
+    }
+    status = add_lines(pull, path, (const char *)text);
+    if (status == CLI_OK && pull->url_count == before) {
+        cli_error("%s: it has no URL", path);
+        status = CLI_FAILURE;
+    }
+    return status;
+}
+
+int pull_add_operand(struct pull *pull, const char *operand)
+{
+    return operand[0] == '@' ? add_file(pull, operand + 1)
+                             : add_url(pull, operand, strlen(operand));
+}
+
+void pull_free_urls(struct pull *pull)
+{
+    for (size_t i = 0; i < pull->url_count; i++)
+        free(pull->urls[i]);
+    free(pull->urls);
+}
