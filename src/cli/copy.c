@@ -3,11 +3,10 @@
 #include "cli/copy.h"
 
 #include "base/size.h"
-#include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_explain.h"
-#include "cli/store_group.h"
 #include "cli/store_make.h"
+#include "cli/target_group.h"
 #include "cli/ui.h"
 
 #include <inttypes.h>
@@ -91,25 +90,6 @@ static int copy_open_targets(struct copy *copy, struct store_group *group)
     return status;
 }
 
-/* ---- the locks ----------------------------------------------------------------------------- */
-
-/* Locks the targets, and reserves memory beside their committed layouts, so that all can be rolled
- * back. Returns false if the locks, or memory for both layouts, are not free now. */
-static bool copy_connect_beside(const struct store_group *group)
-{
-    uint64_t bytes[GMSFS_GROUP_MAX];
-    struct gmsfs_info info;
-
-    for (size_t i = 0; i < group->count; i++) {
-        if (gmsfs_get_info(group->handles[i], &info) != 0 ||
-            __builtin_add_overflow(group->bytes[i], info.committed ? info.total_bytes : 0,
-                                   &bytes[i]))
-            return false;
-        gmsfs_set_connect_flags(group->handles[i], GMSFS_CONNECT_REPLACE);
-    }
-    return gmsfs_connect_group_reserve(group->handles, group->count, GMSFS_MODE_RW, 0, bytes) == 0;
-}
-
 /* ---- the commit ---------------------------------------------------------------------------- */
 
 /* One copy keeps the group of its source, as an image does; several are a group of their own. */
@@ -128,25 +108,13 @@ static int copy_commit_all(const struct copy *copy, const struct store_group *gr
 
 static int copy_commit(struct copy *copy, const struct store_group *group, uint8_t id[DIGEST_BYTES])
 {
-    int status = CLI_OK, error;
+    int error;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     error = copy_commit_all(copy, group, id);
-    if (error) {
-        target_explain_commit(&copy->targets[store_group_find_fault(group, id, error)],
-                              copy->request->immutable, error);
-        store_group_say_partial(group, id);
-        return CLI_FAILURE;
-    }
-    copy->is_committed = true;
-    store_make_keep();
-    output_set_done();
-    for (size_t i = 0; i < group->count; i++) {
-        int checked = target_check_committed(&copy->targets[i]);
-        status = checked == CLI_OK ? status : checked;
-    }
-    return status;
+    copy->is_committed = error == 0;
+    return target_group_end_commit(copy->all, group, id, copy->request->immutable, error);
 }
 
 static int copy_fill(struct copy *copy)
@@ -163,27 +131,6 @@ static int copy_fill(struct copy *copy)
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
-
-/* Aborts, and prints the state of each store after the failure. */
-static void copy_abort(struct copy *copy, const struct store_group *group, const uint8_t *id,
-                       int status)
-{
-    bool is_partial = false;
-
-    if (status > CLI_SIGNALED)
-        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    for (size_t i = 0; i < group->count; i++)
-        is_partial |= store_group_has_committed(group, i, id);
-    if (!is_partial)
-        fputs("nothing was committed\n", stderr);
-    for (size_t i = 0; i < group->count; i++) {
-        const char *left = store_group_has_committed(group, i, id)
-                               ? "is committed"
-                               : target_abort(&copy->targets[i]);
-        if (left)
-            ui_line(stderr, "%s %s", copy->targets[i].store, left);
-    }
-}
 
 static void copy_print_result(const struct copy *copy, const uint8_t id[DIGEST_BYTES],
                               uint64_t start_ms)
@@ -203,14 +150,10 @@ static void copy_print_result(const struct copy *copy, const uint8_t id[DIGEST_B
                     "%s: its GPU has no peer access to the GPU of %s, so its bytes went through "
                     "the host's memory",
                     target->store, copy->request->from);
-        ui_line(stdout,
-                "committed %s: %zu allocations and %zu entries, generation %" PRIu64
-                ", layout %s%s",
-                target->store, manifest->allocation_count, copy->layout.entry_count,
-                gmsfs_generation(target->handle), digest_text(target->hash, hash),
-                memcmp(target->hash, manifest->layout_hash, DIGEST_BYTES) == 0
-                    ? ""
-                    : " (realigned: not that of the source)");
+        target_print_committed(target,
+                               memcmp(target->hash, manifest->layout_hash, DIGEST_BYTES) == 0
+                                   ? ""
+                                   : " (realigned: not that of the source)");
     }
     if (count > 1)
         printf("group %s of %zu stores\n", digest_text(id, hash), count);
@@ -224,7 +167,7 @@ static int copy_into_targets(struct copy *copy, struct store_group *group)
 {
     uint8_t id[DIGEST_BYTES] = {0};
     uint64_t start_ms;
-    int status = copy_connect_beside(group) ? CLI_OK : store_group_connect(group);
+    int status = store_group_connect_beside(group) ? CLI_OK : store_group_connect(group);
 
     if (status != CLI_OK)
         return status;
@@ -234,7 +177,7 @@ static int copy_into_targets(struct copy *copy, struct store_group *group)
     if (status == CLI_OK)
         status = copy_commit(copy, group, id);
     if (!copy->is_committed)
-        copy_abort(copy, group, id, status);
+        target_group_abort(copy->all, group, id, status);
     else if (status == CLI_OK && !copy->request->quiet)
         copy_print_result(copy, id, start_ms);
     return status;
@@ -249,8 +192,10 @@ int copy_store(const struct copy_request *request)
 
     copy.targets = calloc(request->count, sizeof(*copy.targets));
     copy.by_host = calloc(request->count, sizeof(*copy.by_host));
-    for (size_t i = 0; copy.targets && i < request->count; i++)
+    for (size_t i = 0; copy.targets && i < request->count; i++) {
         copy.targets[i].ctl_fd = -1;
+        copy.all[i] = &copy.targets[i];
+    }
     status = copy.targets && copy.by_host ? store_group_begin(&group, request->count)
                                           : cli_out_of_memory();
     if (status == CLI_OK)

@@ -28,7 +28,8 @@ struct copy {
     struct reader_manifest made;
     struct image_layout layout;
     struct target *targets;
-    bool *by_host; /* of each: no copy engine of a GPU reached its GPU */
+    struct target *all[GMSFS_GROUP_MAX]; /* each of `targets` */
+    bool *by_host;                       /* of each: no copy engine of a GPU reached its GPU */
     bool is_committed;
     uint64_t copied_us; /* from the first byte read to the last in a store */
 };

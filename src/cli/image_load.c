@@ -161,23 +161,26 @@ static void load_abort(struct image_load *load, int status)
         fputs("nothing was committed\n", stderr);
 }
 
+void image_load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_ms)
+{
+    char size[SIZE_TEXT_BYTES];
+
+    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", bytes, size_format(bytes, size),
+           (double)(cli_now_ms() - start_ms) / MS_PER_S, progress_rate(bytes, copied_ms));
+}
+
 static void load_print_result(const struct image_load *load, uint64_t start_ms)
 {
     const struct image_manifest *manifest = &load->image.manifest;
-    char size[SIZE_TEXT_BYTES], hash[DIGEST_TEXT_BYTES];
 
     if (load->request->quiet)
         return;
-    ui_line(stdout,
-            "committed %s: %zu allocations and %zu entries, generation %" PRIu64 ", layout %s%s",
-            load->request->store, manifest->allocation_count, load->image.layout.entry_count,
-            load->generation, digest_text(load->target.hash, hash),
-            load->contents || memcmp(load->target.hash, manifest->layout_hash, DIGEST_BYTES) == 0
-                ? ""
-                : " (realigned: not the saved one)");
-    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", manifest->stored_bytes,
-           size_format(manifest->stored_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
-           progress_rate(manifest->stored_bytes, load->copied_ms));
+    target_print_committed(
+        &load->target,
+        load->contents || memcmp(load->target.hash, manifest->layout_hash, DIGEST_BYTES) == 0
+            ? ""
+            : " (realigned: not the saved one)");
+    image_load_print_bytes(manifest->stored_bytes, start_ms, load->copied_ms);
 }
 
 /* The image may lie in allocations. */
@@ -233,6 +236,17 @@ static int load_into_store(struct image_load *load)
     return status;
 }
 
+void image_load_set_target(struct image_load *load, struct staging *staging)
+{
+    load->target = (struct target){.store = load->request->store,
+                                   .from = load->image.dir.path,
+                                   .manifest = &load->image.manifest,
+                                   .layout = &load->image.layout,
+                                   .realign = load->request->realign,
+                                   .staging = staging,
+                                   .ctl_fd = -1};
+}
+
 int image_load_opened(struct image_load *load)
 {
     struct target *target = &load->target;
@@ -240,13 +254,7 @@ int image_load_opened(struct image_load *load)
 
     if (status != CLI_OK)
         return status;
-    *target = (struct target){.store = load->request->store,
-                              .from = load->image.dir.path,
-                              .manifest = &load->image.manifest,
-                              .layout = &load->image.layout,
-                              .realign = load->request->realign,
-                              .staging = staging_new(),
-                              .ctl_fd = -1};
+    image_load_set_target(load, staging_new());
     status = target->staging ? target_open(target) : cli_out_of_memory();
     if (status == CLI_OK && !load->contents)
         status = load_check_source(load);

@@ -3,6 +3,7 @@
 #include "cli/load.h"
 
 #include "base/timeline.h"
+#include "cli/operands.h"
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_group.h"
@@ -24,39 +25,6 @@ struct load_group {
 
 /* ---- operands ------------------------------------------------------------------------------ */
 
-static bool group_is_same_store(const char *left, const char *right)
-{
-    size_t bytes = strcspn(left, "=");
-
-    return bytes == strcspn(right, "=") && memcmp(left, right, bytes) == 0;
-}
-
-static bool group_has_store(char **operands, size_t count, const char *operand)
-{
-    for (size_t i = 0; i < count; i++)
-        if (group_is_same_store(operands[i], operand))
-            return true;
-    return false;
-}
-
-static int group_check_operands(char **operands, size_t count)
-{
-    size_t stores = 0;
-
-    if (count == 0)
-        return cli_usage_error("a STORE=FILE for each rank is needed");
-    for (size_t i = 0; i < count; i++) {
-        size_t bytes = strcspn(operands[i], "=");
-        if (bytes == 0 || strlen(operands[i]) < bytes + 2)
-            return cli_usage_error("'%s': with --group, STORE=FILE is needed", operands[i]);
-        stores += !group_has_store(operands, i, operands[i]);
-    }
-    if (stores > GMSFS_GROUP_MAX)
-        return cli_usage_error("%zu stores are given; a group has at most %u", stores,
-                               GMSFS_GROUP_MAX);
-    return CLI_OK;
-}
-
 /* A rank for each store, in the order in which they are named first. */
 static int group_make_ranks(struct load_group *group, const struct load *as_asked, char **operands,
                             size_t count)
@@ -71,7 +39,7 @@ static int group_make_ranks(struct load_group *group, const struct load *as_aske
         return CLI_FAILURE;
     for (size_t i = 0; i < count; i++) {
         struct load *rank = &group->ranks[group->count];
-        if (group_has_store(operands, i, operands[i]))
+        if (operands_have_store(operands, i, operands[i]))
             continue;
         *rank = *as_asked;
         rank->store = strndup(operands[i], strcspn(operands[i], "="));
@@ -80,7 +48,7 @@ static int group_make_ranks(struct load_group *group, const struct load *as_aske
         if (!rank->store)
             return cli_out_of_memory();
         for (size_t j = i; j < count; j++)
-            if (group_is_same_store(operands[i], operands[j]))
+            if (operands_are_of_one_store(operands[i], operands[j]))
                 group->files[used++] = strchr(operands[j], '=') + 1;
         rank->file_count = (size_t)(group->files + used - (const char **)rank->files);
     }
@@ -234,7 +202,7 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
                                           .quiet = as_asked->quiet},
                                .quiet = as_asked->quiet};
     struct load asked = *as_asked;
-    int status = group_check_operands(operands, count);
+    int status = operands_check(operands, count, "FILE");
 
     asked.begun_ms = cli_now_ms();
     if (status != CLI_OK)

@@ -222,6 +222,21 @@ int store_group_connect(struct store_group *group)
     return error ? group_explain(group, error) : CLI_OK;
 }
 
+bool store_group_connect_beside(const struct store_group *group)
+{
+    uint64_t bytes[GMSFS_GROUP_MAX];
+    struct gmsfs_info info;
+
+    for (size_t i = 0; i < group->count; i++) {
+        if (gmsfs_get_info(group->handles[i], &info) != 0 ||
+            __builtin_add_overflow(group->bytes[i], info.committed ? info.total_bytes : 0,
+                                   &bytes[i]))
+            return false;
+        gmsfs_set_connect_flags(group->handles[i], GMSFS_CONNECT_REPLACE);
+    }
+    return gmsfs_connect_group_reserve(group->handles, group->count, GMSFS_MODE_RW, 0, bytes) == 0;
+}
+
 /* ---- the commit ---------------------------------------------------------------------------- */
 
 bool store_group_has_committed(const struct store_group *group, size_t index, const uint8_t id[16])

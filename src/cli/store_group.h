@@ -32,6 +32,9 @@ void store_group_end(struct store_group *group);
  * of one mount that can never fit there together. */
 int store_group_add(struct store_group *group, const char *store, gmsfs_t *handle, uint64_t bytes);
 
+/* Takes locks, and memory beside the committed layouts, so that all can be rolled back. Returns
+ * false if locks, or memory for both layouts, are not free now. Prints nothing. */
+bool store_group_connect_beside(const struct store_group *group);
 /* Takes locks and memory, all or none. CLI_OK; CLI_TIMEOUT or CLI_FAILURE after the error. */
 int store_group_connect(struct store_group *group);
 

@@ -11,6 +11,7 @@
 #include "cli/store_make.h"
 #include "cli/store_memory.h"
 #include "cli/store_space.h"
+#include "cli/ui.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -214,6 +215,16 @@ int target_check_committed(struct target *target)
     cli_error("%s: committed, but its layout_hash is %s and should be %s", target->store, hash,
               want);
     return CLI_FAILURE;
+}
+
+void target_print_committed(const struct target *target, const char *remark)
+{
+    char hash[DIGEST_TEXT_BYTES];
+
+    ui_line(stdout,
+            "committed %s: %zu allocations and %zu entries, generation %" PRIu64 ", layout %s%s",
+            target->store, target->manifest->allocation_count, target->layout->entry_count,
+            gmsfs_generation(target->handle), digest_text(target->hash, hash), remark);
 }
 
 const char *target_abort(struct target *target)

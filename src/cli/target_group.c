@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/target_group.h"
+
+#include "cli/cli.h"
+#include "cli/output.h"
+#include "cli/store_make.h"
+#include "cli/ui.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int target_group_end_commit(struct target *const *targets, const struct store_group *group,
+                            const uint8_t id[DIGEST_BYTES], bool immutable, int error)
+{
+    int status = CLI_OK;
+
+    if (error) {
+        target_explain_commit(targets[store_group_find_fault(group, id, error)], immutable, error);
+        store_group_say_partial(group, id);
+        return CLI_FAILURE;
+    }
+    store_make_keep();
+    output_set_done();
+    for (size_t i = 0; i < group->count; i++) {
+        int checked = target_check_committed(targets[i]);
+        status = checked == CLI_OK ? status : checked;
+    }
+    return status;
+}
+
+void target_group_abort(struct target *const *targets, const struct store_group *group,
+                        const uint8_t id[DIGEST_BYTES], int status)
+{
+    bool is_partial = false;
+
+    if (status > CLI_SIGNALED)
+        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
+    for (size_t i = 0; i < group->count; i++)
+        is_partial |= store_group_has_committed(group, i, id);
+    if (!is_partial)
+        fputs("nothing was committed\n", stderr);
+    for (size_t i = 0; i < group->count; i++) {
+        const char *left =
+            store_group_has_committed(group, i, id) ? "is committed" : target_abort(targets[i]);
+        if (left)
+            ui_line(stderr, "%s %s", targets[i]->store, left);
+    }
+}
