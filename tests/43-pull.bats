@@ -335,6 +335,103 @@ ends_at_once() {
     assert_eq "$(jq -r .generation "$M/other/info")" 1 generation
 }
 
+# ---- groups -----------------------------------------------------------------------------------
+
+# two_ranks: stores rank0 and rank1 of other nodes; sets IDS, and GROUP to the operands for $M/a and
+# a store `b` of a second mount, OTHER
+two_ranks() {
+    local rank
+    IDS=()
+    for rank in 0 1; do
+        make_store "rank$rank" $((20000001 + rank))
+        share "rank$rank"
+        IDS+=("$ID")
+    done
+    start_mount size=64M,granularity=64k
+    OTHER=${MOUNTS[0]}
+    GROUP=("$M/a=$WEB/plain/rank0" "$OTHER/b=$WEB/${1-plain}/rank1")
+}
+
+# has_group: both stores have the contents, and one group id, which it sets
+has_group() {
+    assert_eq "$(sed -n 's/^id //p' "$M/a/pieces" "$OTHER/b/pieces" | paste -sd ' ')" "${IDS[*]}" ids
+    assert_eq "$(jq -r .group "$OTHER/b/info")" "$(jq -r .group "$M/a/info")" group
+    GROUP_ID=$(jq -r .group "$M/a/info")
+    assert_match "$GROUP_ID" '^[0-9a-f]{32}$'
+    [[ $GROUP_ID != 00000000000000000000000000000000 ]] || fail 'no group'
+}
+
+@test "a group comes whole with one id, and is left as it is the next time" {
+    local id
+    two_ranks
+    printf '%s\n' "$WEB/plain/rank0" >"$T/nodes"
+    cli pull --group "$M/a=http://127.0.0.1:1/none" "${GROUP[1]}" "$M/a=@$T/nodes"
+    assert_eq "$(grep -c '^committed .*: 1 allocations and 0 entries, generation 1, ' <<<"$output")" 2 lines
+    has_group
+    id=$GROUP_ID
+    assert_match "$output" "group $id of 2 stores"
+    : >"$WEB_LOG"
+    cli pull --group "${GROUP[@]}"
+    assert_match "$output" "/a has the contents ${IDS[0]} already"
+    assert_match "$output" "/b has the contents ${IDS[1]} already"
+    assert_eq "$(count_requests "/allocations/")" 0 'requests of pieces'
+    # One of them alone is another group.
+    rmdir "$OTHER/b"
+    cli pull -q "$OTHER/b" "$WEB/plain/rank1"
+    cli pull --group "${GROUP[@]}"
+    has_group
+    [[ $GROUP_ID != "$id" ]] || fail 'the same group'
+}
+
+@test "of a group with a rank that does not come, nothing is committed" {
+    local before
+    two_ranks cut=1000+of=allocations
+    make_store a 5000
+    cp "$M/a/allocations/a" "$T/before"
+    before=$(jq -c '[.generation, .group]' "$M/a/info")
+    cli -1 pull --group --timeout 0.5 "${GROUP[@]}"
+    assert_match "$output" 'no node sends the contents: .*the connection was cut'
+    assert_match "$output" 'nothing was committed'
+    assert_match "$output" '/a has its earlier layout again'
+    cmp "$M/a/allocations/a" "$T/before"
+    assert_eq "$(jq -c '[.generation, .group]' "$M/a/info")" "$before" info
+    [[ ! -e $OTHER/b ]] || fail 'a store was left'
+}
+
+@test "two pulls of one group are one, and a killed one leaves nothing" {
+    local first second
+    two_ranks slow=20
+    spawn "$GMSFS" pull -q --group "${GROUP[@]}"
+    wait_until 10 grep -q 'rank1.*allocations' "$WEB_LOG"
+    kill -KILL "$SPAWNED"
+    wait_exit "$SPAWNED" 10
+    assert_state a EMPTY
+    assert_eq "$(<"$OTHER/b/state")" EMPTY state
+    : >"$WEB_LOG"
+    spawn "$GMSFS" pull --group "${GROUP[@]}"
+    first=$SPAWNED
+    wait_until 10 grep -q 'allocations' "$WEB_LOG"
+    spawn "$GMSFS" pull --group "${GROUP[@]}"
+    second=$SPAWNED
+    wait_exit "$first" 30
+    assert_eq "$status" 0
+    wait_exit "$second" 30
+    assert_eq "$status" 0
+    assert_match "$(output_of "$second")" "b has the contents ${IDS[1]} already"
+    has_group
+    assert_eq "$(count_requests '/allocations/')" 4 'requests of pieces'
+}
+
+@test "operands that make no group of pulls are refused" {
+    cli -2 pull --group
+    cli -2 pull --group "$M/a" "$WEB/plain/x"
+    assert_match "$output" 'with --group, STORE=URL is needed'
+    cli -2 pull --group --id 0123456789abcdef0123456789abcdef "$M/a=$WEB/plain/x"
+    assert_match "$output" '--id is of one store'
+    cli -2 pull "$M/a"
+    assert_match "$output" 'a STORE and the URL'
+}
+
 # ---- ends -------------------------------------------------------------------------------------
 
 @test "a pull that is interrupted or killed leaves no bytes" {

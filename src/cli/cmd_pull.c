@@ -10,6 +10,7 @@
 
 static const char usage[] =
     "Usage: gmsfs pull [OPTION...] STORE URL...\n"
+    "       gmsfs pull --group [OPTION...] STORE=URL...\n"
     "\n"
     "Loads a committed store of other nodes into a store, and makes the store if it is missing. A\n"
     "URL is the address of a store below a web server on its mount (gmsfs web), such as\n"
@@ -19,7 +20,10 @@ static const char usage[] =
     "contents\n"
     "and answer fastest; other nodes replace a node that is slow, dead, full or wrong. A\n"
     "store that has the contents already is left as it is. On any error, or Ctrl-C, nothing is\n"
-    "committed.\n";
+    "committed.\n"
+    "With --group several stores, the ranks of a model, all of them or none: they are locked\n"
+    "together, with all their memory, and committed with one group id. A STORE may be named\n"
+    "several times, for several URLs.\n";
 
 static const char ending[] =
     "Exit status: 0 committed, or there already; 1 failure; 2 usage; 3 lock or memory were not\n"
@@ -54,6 +58,8 @@ static int pull_do(struct pull *pull, char **operands, int count)
 /* ---- options -------------------------------------------------------------------------------- */
 
 static const struct cli_option options[] = {
+    {"--group", 0, NULL, cli_take_flag, offsetof(struct pull, is_group),
+     "each operand is STORE=URL or STORE=@FILE"},
     {"--id", 0, "ID", store_take_id, offsetof(struct pull, id_text),
      "the contents to pull, by their id (32 hex digits, in `pieces` of a\n"
      "store); others are refused (default: what the first answer has)"},
@@ -83,8 +89,13 @@ static int pull_run(int argc, char **argv)
         (void)pieces_parse_id(pull.id_text, pull.id); /* store_take_id() has checked it */
     if (status == CLI_OK && !pull.cert != !pull.key)
         status = cli_usage_error("--tls-cert and --tls-key go together");
+    if (status == CLI_OK && pull.is_group && pull.id_text)
+        status = cli_usage_error("--id is of one store, so not for --group");
+    if (status == CLI_OK && !pull.is_group && argc - optind < 2)
+        status = cli_usage_error("%s", cmd_pull.needs);
     if (status == CLI_OK)
-        status = pull_do(&pull, argv + optind, argc - optind);
+        status = pull.is_group ? pull_group(&pull, argv + optind, (size_t)(argc - optind))
+                               : pull_do(&pull, argv + optind, argc - optind);
     pull_free_urls(&pull);
     return status;
 }
@@ -95,7 +106,7 @@ const struct cli_command cmd_pull = {
     .usage = usage,
     .options = options,
     .ending = ending,
-    .least = 2,
+    .least = 1,
     .needs = "a STORE and the URL of one on another node are needed",
     .run = pull_run,
 };

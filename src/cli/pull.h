@@ -2,7 +2,7 @@
 /*
  * pull - the parts of `gmsfs pull`
  *
- * For cmd_pull.c, which has the options, pull_urls.c and pull_open.c. The steps of a
+ * For cmd_pull.c, which has the options, pull_urls.c, pull_open.c and pull_group.c. The steps of a
  * pull: find the nodes and read the texts of the contents - then as the load of an image
  * (image_load.h), whose files are the nodes' allocations. Each step prints its error and returns an
  * exit status.
@@ -18,7 +18,7 @@ struct pull {
     struct image_request request; /* its `store` is the one that is filled */
     const char *id_text;          /* NULL: not given */
     const char *cert, *key;       /* NULL: not given */
-    bool is_insecure;
+    bool is_insecure, is_group;
     uint8_t id[DIGEST_BYTES]; /* given, or of the first answer */
     char **urls;
     size_t url_count;
@@ -32,5 +32,9 @@ void pull_free_urls(struct pull *pull);
  * closes in any case. *peers belongs to the image, and is NULL after a failure. */
 int pull_open(struct pull *pull, struct image *image, struct source_peers **peers);
 void pull_print_contents(const struct pull *pull, const struct image *image);
+
+/* pull_group.c: pulls the operands STORE=URL, all or none; a STORE with several URLs has several
+ * operands. `asked` has the options. */
+int pull_group(const struct pull *asked, char **operands, size_t count);
 
 #endif
