@@ -15,7 +15,7 @@ import time
 
 from load_http import serve
 
-ROUNDS = 5
+ROUNDS = 3
 LIMIT = 1 / 0.9  # of the time: 0.9 of curl's rate
 
 
