@@ -13,7 +13,6 @@
 #include "cli/signals.h"
 #include "cli/store_explain.h"
 #include "cli/store_memory.h"
-#include "mover/relay.h"
 #include "mover/spread.h"
 
 #include <errno.h>
@@ -49,7 +48,7 @@ static bool twins_have_same_plan(const struct pack_plan *one, const struct pack_
 /* Files in the page cache are read as quickly as memory is copied, but not as GPUs copy. */
 static bool twins_are_cheaper(const struct load *first, const struct load *load)
 {
-    return source_is_slow(load->source) || relay_reaches(&first->memory, &load->memory);
+    return source_is_slow(load->source) || spread_reaches(&first->memory, &load->memory);
 }
 
 void load_find_twins(struct load *loads, size_t count)
@@ -245,7 +244,7 @@ static size_t ahead_list(const struct load *loads, size_t count, const struct lo
     for (size_t i = 0; first->plan.allocation_count > 1 && i < count; i++) {
         if (loads[i].twin != first)
             continue;
-        if (!relay_reaches(&first->memory, &loads[i].memory))
+        if (!spread_reaches(&first->memory, &loads[i].memory))
             return 0; /* its bytes go through threads, as those of the last allocation */
         if (others)
             others[listed] = (struct load *)&loads[i];

@@ -455,6 +455,11 @@ static int spread_bytes(struct spread *spread, const struct relay *relay)
     return error ? error : spread_by_threads(spread, done_bytes);
 }
 
+bool spread_reaches(const struct staging_memory *from, const struct staging_memory *to)
+{
+    return relay_reaches(from, to);
+}
+
 int spread_run(struct spread *spread)
 {
     SCOPED_FREE struct relay_stop *stops = calloc(spread->target_count + 1, sizeof(*stops));

@@ -50,6 +50,10 @@ struct spread {
     size_t failed_target, failed_item;
 };
 
+/* Returns true if copy engines can copy from one GPU's memory to the other's: they are one, or have
+ * peer access. */
+bool spread_reaches(const struct staging_memory *from, const struct staging_memory *to);
+
 /* 0; `failure`; or an error of get(), of tick(), or of a device. */
 int spread_run(struct spread *spread);
 
