@@ -9,9 +9,13 @@ load helpers
 load gmsctl
 load places
 
-# spans FILE FILTER: the array of a trace that may go on, or was cut off
+# spans FILE FILTER: the array of a trace; one that goes on, or whose writer was killed, has no end yet
 spans() {
-    { cat "$1" && echo '{}]'; } | jq -c "$2"
+    { cat "$1" && { has_end "$1" || echo '{}]'; }; } | jq -c "$2"
+}
+
+has_end() { # FILE
+    [[ $(tail -c 2 "$1") == ']' ]]
 }
 
 has_span() { # FILE CONDITION: a span for which it is true
@@ -65,6 +69,12 @@ trace_value() { # NAME
     kill_worker
     wait_until 5 bash -c "[[ \$(grep -c '\"recovery\"' '$T/trace') -eq 2 ]]"
     spans "$T/trace" length
+    # So is the end of one that was asked to leave, as by an upgrade.
+    run_logged -0 "$GMSFS" upgrade "$M"
+    wait_until 5 bash -c "[[ \$(grep -c '\"recovery\"' '$T/trace') -eq 3 ]]"
+    ! has_end "$T/trace" || fail 'the array has ended'
+    stop_mount
+    jq -e 'length > 10 and .[-1].args.labels == "ended"' "$T/trace"
 }
 
 @test "a trace at its bound becomes FILE.1, and a new mount does the same with an old one" {
@@ -72,7 +82,8 @@ trace_value() { # NAME
     start_mount size=16M,trace="$T/trace"
     wait_until 10 bash -c "stat '$M'/* >'$T/out'; [[ -e '$T/trace.1' ]]"
     wait_until 10 bash -c "stat '$M'/* >'$T/out'; [[ -s '$T/trace' ]]"
-    spans "$T/trace.1" length
+    wait_until 5 has_end "$T/trace.1"
+    jq length "$T/trace.1"
     spans "$T/trace" length
     (($(stat -c %s "$T/trace.1") < 40000))
     assert_eq "$(stat -c %a "$T/trace.1")" 600
@@ -168,12 +179,32 @@ within() {
     within "$begun" "$T/trace"
     has_span "$T/trace" '.name == "commit"'
     [[ -s $T/trace.1 ]]
+    jq -e 'length > 3' "$T/trace" "$T/trace.1"
     # Where the trace cannot be written nothing is loaded; a full disk is told at the end, and no failure.
     ln -s "$T/none" "$T/link"
     run_logged -1 "$GMSFS" load --trace "$T/link" "$M/weights" "$model"
     assert_match "$output" 'symbolic link'
     run_logged -1 "$GMSFS" load --trace /dev/full "$M/weights" "$model"
     assert_match "$output" 'no regular file'
+}
+
+@test "a load that fails ends its trace, and one that was killed or interrupted leaves whole lines" {
+    local model signal loader
+    start_mount size=16M
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 8M --shards 2 | tail -n 1)
+    head -c 1000000 "$(printf '%s\n' "$T"/model/*.safetensors | tail -n 1)" >"$T/short.safetensors"
+    run_logged -1 "$GMSFS" load --trace "$T/trace" "$M/weights" "$T/short.safetensors"
+    jq -e '.[-1].args.labels == "ended"' "$T/trace"
+    hold open "$M/weights/lock" rw
+    for signal in KILL TERM; do
+        spawn "$GMSFS" load --trace "$T/$signal" "$M/weights" "$model"
+        loader=$SPAWNED
+        wait_for_waiters weights 1
+        wait_until 5 has_span "$T/$signal" '.name == "plan"'
+        kill -"$signal" "$loader"
+        wait_exit "$loader"
+        has_span "$T/$signal" '.name == "plan"' || fail "a line of the trace after SIG$signal is broken"
+    done
 }
 
 @test "a load on a full disk for its trace loads, and says that the trace is not complete" {

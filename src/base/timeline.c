@@ -106,15 +106,18 @@ out:
     return error ? error : fd;
 }
 
-/* Removes the part of a line that a killed process left. */
+/* Removes the part of a line that a killed process left, or the line that ends the array, so that
+ * the array goes on. */
 static void mend(int fd, off_t size)
 {
     char tail[TAIL_BYTES];
     off_t from = size > (off_t)sizeof tail ? size - (off_t)sizeof tail : 0;
     ssize_t got = pread(fd, tail, sizeof tail, from);
     const char *last = got > 0 ? memrchr(tail, '\n', (size_t)got) : NULL;
-    off_t whole = last ? from + (last - tail) + 1 : from;
 
+    if (last > tail && last[-1] == ']')
+        last = memrchr(tail, '\n', (size_t)(last - tail));
+    off_t whole = last ? from + (last - tail) + 1 : from;
     if (got > 0 && whole < size)
         (void)!ftruncate(fd, whole);
 }
@@ -215,6 +218,17 @@ static int write_spans(struct timeline *at, const struct span *spans, size_t cou
     return error;
 }
 
+/* Ends the array of the file. A file with an incomplete last line, or without room, stays open. */
+static void write_end(const struct timeline *at)
+{
+    char text[128];
+    int size = snprintf(text, sizeof text,
+                        "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%d,"
+                        "\"args\":{\"labels\":\"ended\"}}]\n",
+                        (int)getpid());
+    (void)!write_text(at, text, (size_t)size);
+}
+
 static size_t take_spans(struct timeline *at, struct span spans[BATCH_SPANS])
 {
     size_t count = 0;
@@ -225,18 +239,19 @@ static size_t take_spans(struct timeline *at, struct span spans[BATCH_SPANS])
     return count;
 }
 
-/* Returns true if there is a new file. The caller holds the mutex; it is free during close, which
- * may hang with the file's disk. */
+/* Ends the present file if there is a new one, and returns true. The caller holds the mutex; it is
+ * free meanwhile, for write and close may hang with the file's disk. */
 static bool take_file(struct timeline *at)
 {
-    int former = at->fd;
-    if (at->next_fd < 0)
+    int next = at->next_fd;
+    if (next < 0)
         return false;
-    at->fd = at->next_fd;
     at->next_fd = -1;
     at->is_full = false;
     pthread_mutex_unlock(&at->mutex);
-    close(former);
+    write_end(at);
+    close(at->fd);
+    at->fd = next;
     pthread_mutex_lock(&at->mutex);
     return true;
 }
@@ -268,6 +283,10 @@ static void *run(void *argument)
         if (error && !at->error)
             at->error = error;
     }
+    pthread_mutex_unlock(&at->mutex);
+    if (!begins)
+        write_end(at);
+    pthread_mutex_lock(&at->mutex);
     at->ended = true;
     pthread_cond_signal(&at->idle);
     pthread_mutex_unlock(&at->mutex);

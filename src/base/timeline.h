@@ -4,9 +4,9 @@
  *
  * For the daemon (`-o trace=`) and `gmsfs load --trace`. From any thread: a span is copied into a
  * bounded ring, and a thread of its own writes it, so that a slow or full disk delays nothing else.
- * Spans that do not fit, or cannot be written, are dropped and counted. The file is the beginning
- * of a JSON array, an object for each line, without the closing bracket, as the format allows: it
- * can be opened at any time, also after its process was killed. One timeline in a process.
+ * Spans that do not fit, or cannot be written, are dropped and counted. The file is a JSON array, an
+ * object for each line. While it is written, and after its process was killed, it has no closing
+ * bracket, which the format allows: it can be opened at any time. One timeline in a process.
  */
 #ifndef GMSFS_BASE_TIMELINE_H
 #define GMSFS_BASE_TIMELINE_H
@@ -49,7 +49,8 @@ int timeline_open(const char *path, struct failure *failure);
 int timeline_start(const struct timeline_options *options);
 /* Writes to this file from now on. Takes the descriptor. */
 void timeline_reopen(int fd);
-/* Writes the remaining spans, in at most a second. Returns 0, or the first error of the file. */
+/* Writes the remaining spans and the closing bracket, in at most a second. Returns 0, or the first
+ * error of the file. */
 int timeline_stop(void);
 /* Returns false if there is no timeline. */
 bool timeline_get_numbers(struct timeline_numbers *numbers);
