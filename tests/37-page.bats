@@ -232,7 +232,7 @@ OTHER='document.querySelector("[data-mount=other] .trouble")'
     expect_death
     axe='axe.run().then((found) => found.violations.filter((one) => ["serious", "critical"].includes(one.impact)).map((one) =>
         [one.id, one.help, ...one.nodes.map((node) => node.html)]))'
-    look open "$SERVED/ui/" wait "$TWO || document.querySelectorAll('[data-tier]').length === 3" run "$GMSFS_AXE" eval "$axe" \
+    look open "$SERVED/ui/" wait "$TWO || document.querySelectorAll('[data-tier]').length === 3" run "$AXE" eval "$axe" \
         size '1000x800 dark' eval "$axe" eval 'document.querySelector("summary").click()' \
         sh "kill -KILL $KEEPER $worker" wait "$OTHER" eval "$axe" size 390x844 eval "$axe" \
         eval 'document.getElementById("store/host/sealed").click()' wait 'document.querySelector("#store[open] #entry-filter")' eval "$axe"

@@ -121,7 +121,7 @@ machine_has() {
     nodes) [[ -n ${GMSFS_NODES-} ]] ;; # `make check-nodes` asks for them
     netem) unshare --net tc qdisc add dev lo root netem loss 1% 2>/dev/null ;; # in this kernel
     browser) [[ -n ${GMSFS_BROWSER-} && -n $(type -P chromium) ]] ;; # `make check-web` asks for it
-    axe) [[ -r ${GMSFS_AXE-} ]] ;; # axe.min.js of axe-core
+    axe) [[ -r ${AXE-} ]] ;; # tests/page.bash
     package-index) # pip's; a package of 2 MB shows that it answers
         timeout 60 python3 -m pip -q download --no-deps --dest "$T/pip" pip >/dev/null 2>&1
         ;;
