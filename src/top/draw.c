@@ -236,7 +236,10 @@ static void draw_main(struct top *top, uint64_t now_ms)
     bars = draw_bars(top, rows / PART_OF_BARS);
     if (bottom > 1) /* a long message takes the place of events */
         events = events > bottom ? events - bottom + 1 : 0;
-    draw_table(top, rows - 1 - bars - sessions - events - bottom);
+    if (top->shows_pools)
+        draw_pools(top, rows - 1 - bars - sessions - events - bottom);
+    else
+        draw_table(top, rows - 1 - bars - sessions - events - bottom);
     if (sessions > 0)
         draw_sessions(top, sessions, now_ms);
     if (events > 0)

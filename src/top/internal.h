@@ -92,6 +92,8 @@ struct top {
     size_t chosen_row, first_session; /* the same among its sessions */
     size_t page;                      /* rows that fit */
     size_t help_first;                /* first line of the help on the screen */
+    bool shows_pools;                 /* in the place of the table of stores */
+    size_t first_pool;                /* first line of pools and moves on the screen */
     char message[MESSAGE_BYTES];
     bool message_is_error;
     struct question asked;
@@ -147,6 +149,10 @@ const char *rows_format_age(uint64_t ms, char text[AGE_BYTES]);
 /* ---- draw_bars.c ---- */
 /* Writes the bars of the mounts into at most `room` lines; returns how many. */
 unsigned draw_bars(struct top *top, unsigned room);
+
+/* ---- draw_pools.c ---- */
+/* Writes pools and moves into `room` lines. */
+void draw_pools(struct top *top, unsigned room);
 
 /* ---- draw_panes.c ---- */
 void draw_sessions(struct top *top, unsigned room, uint64_t now_ms);

@@ -13,11 +13,13 @@
 static void go(struct top *top, long by)
 {
     bool in_sessions = top->pane == PANE_SESSIONS;
-    size_t at = in_sessions ? top->chosen_row : top->chosen;
+    size_t at = in_sessions ? top->chosen_row : top->shows_pools ? top->first_pool : top->chosen;
 
     at = by < 0 && (size_t)-by > at ? 0 : at + (size_t)by;
     if (in_sessions)
         rows_choose_session(top, at);
+    else if (top->shows_pools)
+        top->first_pool = at;
     else
         rows_choose(top, at);
 }
@@ -44,7 +46,7 @@ static void press_page_down(struct top *top)
 
 static void press_home(struct top *top)
 {
-    go(top, -(long)top->shown_count - (long)top->chosen_row);
+    go(top, -(1L << 30));
 }
 
 static void press_end(struct top *top)
@@ -55,6 +57,12 @@ static void press_end(struct top *top)
 static void press_tab(struct top *top)
 {
     top->pane = top->pane == PANE_STORES ? PANE_SESSIONS : PANE_STORES;
+}
+
+static void press_pools(struct top *top)
+{
+    top->shows_pools = !top->shows_pools;
+    top->first_pool = 0;
 }
 
 /* ---- order and filter ---------------------------------------------------------------------- */
@@ -221,6 +229,7 @@ static const struct binding bindings[] = {
      {TOP_TAB, TOP_ENTER},
      press_tab,
      0},
+    {{"P", "show pools and moves under way, or the stores again"}, {'P'}, press_pools, 0},
     {{">, F6", "sort by the next column"}, {'>', TOP_F1 + 5}, press_next_column, 0},
     {{"<", "sort by the column before"}, {'<'}, press_former_column, 0},
     {{"I", "invert the order"}, {'I'}, press_invert, 0},

@@ -156,6 +156,52 @@ TAP_TEST(the_screen_of_a_mount_is_this)
     top_free(top);
 }
 
+static json_t *make_pools_look(uint64_t done_bytes)
+{
+    char *text = NULL, *facts = NULL;
+    json_t *look;
+
+    check(asprintf(&facts, device, "") > 0);
+    check(asprintf(&text,
+                   "{%s, 'stores': [{'name': 'w', 'state': 'COMMITTED', 'bytes': 41943040, "
+                   "'sessions': [], 'moving': {'to': 'host', 'done_bytes': %llu, 'all_bytes': "
+                   "41943040}}], 'pools': [{'name': 'default', 'class': 'standard', 'used': "
+                   "41943040, 'min': 0, 'max': null}, {'name': 'chat', 'class': 'high', 'used': "
+                   "10485760, 'min': 4194304, 'max': 20971520}]}",
+                   facts, (unsigned long long)done_bytes) > 0);
+    look = parse(text);
+    free(facts);
+    free(text);
+    return look;
+}
+
+TAP_TEST(pools_and_moves_take_the_place_of_the_stores)
+{
+    struct top *top = open_top("", "");
+
+    top_take_look(top, 0, make_pools_look(10485760), NULL, NOW_MS);
+    top_take_look(top, 0, make_pools_look(20971520), NULL, NOW_MS + 2000);
+    press(top, "P");
+    draw(top, ROWS, WIDE);
+    check_str(get_line(2), "POOL               CLASS            USED        KEPT     AT MOST");
+    check_str(get_line(3), "default            standard     40.0 MiB           -    no limit");
+    check_str(get_line(4),
+              "chat               high         10.0 MiB     4.0 MiB    20.0 MiB [######......]");
+    check_str(get_line(5),
+              "MOVE               TO               DONE          OF        RATE        LEFT");
+    check_str(get_line(6),
+              "w                  host         20.0 MiB    40.0 MiB   5.0 MiB/s         4 s");
+    press(top, "jjj");
+    draw(top, ROWS, WIDE);
+    check_str(get_line(2),
+              "MOVE               TO               DONE          OF        RATE        LEFT");
+    press(top, "GP");
+    draw(top, ROWS, WIDE);
+    check_str(get_line(3),
+              "w             COMMITTED    40.0 MiB ->host 50%           0     0      -");
+    top_free(top);
+}
+
 TAP_TEST(keys_sort_and_invert)
 {
     struct top *top = open_top("", three);
