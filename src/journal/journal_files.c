@@ -2,6 +2,8 @@
 /* The files of the journal, which the keeper makes and holds */
 #include "journal/journal_internal.h"
 
+#include "base/file_io.h"
+
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,18 +34,11 @@ int journal_make_files(struct journal_files *files)
     return error;
 }
 
-static void close_file(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void journal_close_files(struct journal_files *files)
 {
-    close_file(&files->head);
+    file_close_fd(&files->head);
     for (unsigned i = 0; i < 2; i++) {
-        close_file(&files->transactions[i]);
-        close_file(&files->snapshots[i]);
+        file_close_fd(&files->transactions[i]);
+        file_close_fd(&files->snapshots[i]);
     }
 }
