@@ -2,6 +2,7 @@
 #include "base/json_scan.h"
 
 #include "base/clean.h"
+#include "base/hex.h"
 
 #include <string.h>
 
@@ -206,18 +207,11 @@ bool json_token_is(const struct json_token *token, const char *word)
 
 static bool decode_hex(const char *at, const char *end, uint32_t *character)
 {
-    static const char digits[] = "0123456789abcdef";
+    uint8_t bytes[HEX_DIGITS / 2];
 
-    if ((size_t)(end - at) < HEX_DIGITS)
+    if ((size_t)(end - at) < HEX_DIGITS || hex_parse(at, bytes, sizeof bytes) < 0)
         return false;
-    *character = 0;
-    for (unsigned i = 0; i < HEX_DIGITS; i++) {
-        const char *digit = at[i] ? strchr(digits, at[i] | ' ') : NULL;
-
-        if (!digit)
-            return false;
-        *character = *character << 4 | (uint32_t)(digit - digits);
-    }
+    *character = (uint32_t)bytes[0] << 8 | bytes[1];
     return true;
 }
 
