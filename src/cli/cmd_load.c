@@ -6,8 +6,8 @@
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
+#include "cli/store_group.h"
 #include "cli/store_make.h"
-#include "cli/ui.h"
 #include "mover/work.h"
 
 #include <stdio.h>
@@ -77,19 +77,6 @@ static int load_fill(struct load *load)
     return status;
 }
 
-/* Aborts, and prints the state of the store after the failure. */
-static void load_abort(struct load *load, int status)
-{
-    const char *left = load_abort_store(load);
-
-    if (status > CLI_SIGNALED)
-        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    if (left)
-        ui_line(stderr, "nothing was committed; %s %s", load->store, left);
-    else
-        fputs("nothing was committed\n", stderr);
-}
-
 static void load_print_result(const struct load *load)
 {
     if (load->quiet)
@@ -121,7 +108,7 @@ static int load_into_store(struct load *load)
     if (status == CLI_OK)
         load_print_result(load);
     else
-        load_abort(load, status);
+        store_abort(load->handle, load->store, status);
     return status;
 }
 

@@ -177,7 +177,7 @@ static int copy_into_targets(struct copy *copy, struct store_group *group)
     if (status == CLI_OK)
         status = copy_commit(copy, group, id);
     if (!copy->is_committed)
-        target_group_abort(copy->all, group, id, status);
+        store_group_abort(group, id, status);
     else if (status == CLI_OK && !copy->request->quiet)
         copy_print_result(copy, id, start_ms);
     return status;

@@ -8,6 +8,7 @@
 #include "cli/signals.h"
 #include "cli/store_connect.h"
 #include "cli/store_contents.h"
+#include "cli/store_group.h"
 #include "cli/store_make.h"
 #include "cli/store_source.h"
 #include "cli/ui.h"
@@ -144,23 +145,6 @@ static int load_fill(struct image_load *load)
     return status;
 }
 
-/* Aborts, and prints the state of the store after the failure. */
-static void load_abort(struct image_load *load, int status)
-{
-    const char *left;
-
-    /* was committed */
-    if (load->generation)
-        return;
-    left = target_abort(&load->target);
-    if (status > CLI_SIGNALED)
-        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    if (left)
-        ui_line(stderr, "nothing was committed; %s %s", load->request->store, left);
-    else
-        fputs("nothing was committed\n", stderr);
-}
-
 void image_load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_ms)
 {
     char size[SIZE_TEXT_BYTES];
@@ -231,8 +215,8 @@ static int load_into_store(struct image_load *load)
         return status;
     if (status == CLI_OK)
         load_print_result(load, start_ms);
-    else
-        load_abort(load, status);
+    else if (!load->generation)
+        store_abort(load->target.handle, load->request->store, status);
     return status;
 }
 

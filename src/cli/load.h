@@ -120,9 +120,6 @@ int load_explain_allocation(const struct load *load, int error); /* CLI_FAILURE 
 int load_put_metadata(struct load *load);
 unsigned load_commit_flags(const struct load *load); /* GMSFS_COMMIT_* */
 void load_explain_commit(const struct load *load, int error);
-/* Aborts the writer's work; returns the state of the store in words. NULL: store_make_undo() will
- * remove the store. */
-const char *load_abort_store(struct load *load);
 void load_print_store(const struct load *load);
 /* Prints the size and the times of a load, or of the group that begins with this load. */
 void load_print_bytes(const struct load *load, uint64_t bytes);

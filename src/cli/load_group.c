@@ -8,7 +8,6 @@
 #include "cli/signals.h"
 #include "cli/store_group.h"
 #include "cli/store_make.h"
-#include "cli/ui.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -127,27 +126,6 @@ static int group_fill(struct load_group *group, uint8_t id[16])
     return status;
 }
 
-/* Aborts, and prints the state of each store after the failure. */
-static void group_abort(struct load_group *group, const uint8_t id[16], int status)
-{
-    bool is_partial = false;
-
-    if (status > CLI_SIGNALED)
-        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    for (size_t i = 0; i < group->count; i++)
-        is_partial |= store_group_has_committed(&group->stores, i, id);
-    if (!is_partial)
-        fputs("nothing was committed\n", stderr);
-    for (size_t i = 0; i < group->count; i++) {
-        struct load *rank = &group->ranks[i];
-        const char *left = store_group_has_committed(&group->stores, i, id)
-                               ? "is committed"
-                               : load_abort_store(rank);
-        if (left)
-            ui_line(stderr, "%s %s", rank->store, left);
-    }
-}
-
 static void group_print_result(const struct load_group *group, const uint8_t id[16])
 {
     char text[GMSFS_TOKEN_TEXT_BYTES];
@@ -191,7 +169,7 @@ static int group_into_stores(struct load_group *group)
     if (status == CLI_OK)
         group_print_result(group, id);
     else
-        group_abort(group, id, status);
+        store_group_abort(&group->stores, id, status);
     return status;
 }
 

@@ -8,7 +8,6 @@
 #include "cli/progress.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
-#include "cli/store_make.h"
 #include "cli/store_memory.h"
 #include "cli/store_source.h"
 #include "cli/store_space.h"
@@ -182,17 +181,6 @@ void load_explain_commit(const struct load *load, int error)
     }
     store_last_error(load->store, why, sizeof(why));
     cli_error("%s: the store refuses the layout: %s", load->store, *why ? why : strerror(-error));
-}
-
-const char *load_abort_store(struct load *load)
-{
-    int rolled_back = 0;
-
-    if (gmsfs_abort(load->handle, &rolled_back) != 0)
-        return "is as the daemon left it";
-    if (store_make_is_ours(load->store))
-        return NULL;
-    return rolled_back ? "has its earlier layout again" : "is empty";
 }
 
 void load_print_store(const struct load *load)

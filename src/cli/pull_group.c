@@ -239,7 +239,7 @@ static int pull_into_stores(struct pull_group *group)
     if (status == CLI_OK)
         status = commit(group, id, &is_committed);
     if (!is_committed)
-        target_group_abort(group->targets, &group->stores, id, status);
+        store_group_abort(&group->stores, id, status);
     else if (status == CLI_OK && !group->asked->request.quiet)
         print_result(group, id, start_ms);
     return status;

@@ -239,7 +239,8 @@ bool store_group_connect_beside(const struct store_group *group)
 
 /* ---- the commit ---------------------------------------------------------------------------- */
 
-bool store_group_has_committed(const struct store_group *group, size_t index, const uint8_t id[16])
+/* True if the store was committed with this group id; zeros: false. */
+static bool has_committed(const struct store_group *group, size_t index, const uint8_t id[16])
 {
     static const uint8_t none[16];
     struct gmsfs_info info;
@@ -258,7 +259,7 @@ size_t store_group_find_fault(const struct store_group *group, const uint8_t id[
         char why[2] = "";
         if (is_writer && error == -EINVAL)
             store_last_error(group->stores[i], why, sizeof(why));
-        if (*why || (!is_writer && !store_group_has_committed(group, i, id)))
+        if (*why || (!is_writer && !has_committed(group, i, id)))
             at_fault = i;
     }
     return at_fault;
@@ -269,11 +270,60 @@ void store_group_say_partial(const struct store_group *group, const uint8_t id[1
     size_t committed = 0;
 
     for (size_t i = 0; i < group->count; i++)
-        committed += store_group_has_committed(group, i, id);
+        committed += has_committed(group, i, id);
     if (!committed)
         return;
     store_make_keep();
     cli_error("%zu of the %zu stores are committed, so they are not whole; the next load or "
               "engine that takes them all loads them anew",
               committed, group->count);
+}
+
+/* ---- after a failure ------------------------------------------------------------------------ */
+
+static void say_signal(int status)
+{
+    if (status > CLI_SIGNALED)
+        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
+}
+
+/* Returns the state of the store in words. NULL: store_make_undo() will remove it. */
+static const char *abort_one(gmsfs_t *handle, const char *store)
+{
+    int rolled_back = 0;
+
+    if (gmsfs_abort(handle, &rolled_back) != 0)
+        return "is as the daemon left it";
+    if (store_make_is_ours(store))
+        return NULL;
+    return rolled_back ? "has its earlier layout again" : "is empty";
+}
+
+void store_group_abort(const struct store_group *group, const uint8_t id[16], int status)
+{
+    bool is_partial = false;
+
+    say_signal(status);
+    for (size_t i = 0; i < group->count; i++)
+        is_partial |= has_committed(group, i, id);
+    if (!is_partial)
+        fputs("nothing was committed\n", stderr);
+    for (size_t i = 0; i < group->count; i++) {
+        const char *left = has_committed(group, i, id)
+                               ? "is committed"
+                               : abort_one(group->handles[i], group->stores[i]);
+        if (left)
+            ui_line(stderr, "%s %s", group->stores[i], left);
+    }
+}
+
+void store_abort(gmsfs_t *handle, const char *store, int status)
+{
+    const char *left = abort_one(handle, store);
+
+    say_signal(status);
+    if (left)
+        ui_line(stderr, "nothing was committed; %s %s", store, left);
+    else
+        fputs("nothing was committed\n", stderr);
 }

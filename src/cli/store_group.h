@@ -38,12 +38,15 @@ bool store_group_connect_beside(const struct store_group *group);
 /* Takes locks and memory, all or none. CLI_OK; CLI_TIMEOUT or CLI_FAILURE after the error. */
 int store_group_connect(struct store_group *group);
 
-/* True if the store was committed with this group id; zeros: false. */
-bool store_group_has_committed(const struct store_group *group, size_t index, const uint8_t id[16]);
 /* Finds the store that a failed gmsfs_commit_group is about: one with an ended session, or a
  * refused layout. */
 size_t store_group_find_fault(const struct store_group *group, const uint8_t id[16], int error);
 /* Prints that some were committed, if any was, and keeps these stores. */
 void store_group_say_partial(const struct store_group *group, const uint8_t id[16]);
+/* Aborts what was not committed with this id, and prints the state of each store after the failure
+ * that made the status. */
+void store_group_abort(const struct store_group *group, const uint8_t id[16], int status);
+/* The same for one store that is no group. */
+void store_abort(gmsfs_t *handle, const char *store, int status);
 
 #endif

@@ -226,14 +226,3 @@ void target_print_committed(const struct target *target, const char *remark)
             target->store, target->manifest->allocation_count, target->layout->entry_count,
             gmsfs_generation(target->handle), digest_text(target->hash, hash), remark);
 }
-
-const char *target_abort(struct target *target)
-{
-    int rolled_back = 0;
-
-    if (gmsfs_abort(target->handle, &rolled_back) != 0)
-        return "is as the daemon left it";
-    if (store_make_is_ours(target->store))
-        return NULL;
-    return rolled_back ? "has its earlier layout again" : "is empty";
-}

@@ -71,7 +71,5 @@ int target_explain_commit(const struct target *target, bool immutable, int error
 int target_check_committed(struct target *target);
 /* Prints that it was committed; `remark` follows the hash. */
 void target_print_committed(const struct target *target, const char *remark);
-/* Aborts; returns the state of the store in words. NULL: store_make_undo() will remove it. */
-const char *target_abort(struct target *target);
 
 #endif

@@ -4,10 +4,6 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/store_make.h"
-#include "cli/ui.h"
-
-#include <stdio.h>
-#include <string.h>
 
 int target_group_end_commit(struct target *const *targets, const struct store_group *group,
                             const uint8_t id[DIGEST_BYTES], bool immutable, int error)
@@ -26,23 +22,4 @@ int target_group_end_commit(struct target *const *targets, const struct store_gr
         status = checked == CLI_OK ? status : checked;
     }
     return status;
-}
-
-void target_group_abort(struct target *const *targets, const struct store_group *group,
-                        const uint8_t id[DIGEST_BYTES], int status)
-{
-    bool is_partial = false;
-
-    if (status > CLI_SIGNALED)
-        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    for (size_t i = 0; i < group->count; i++)
-        is_partial |= store_group_has_committed(group, i, id);
-    if (!is_partial)
-        fputs("nothing was committed\n", stderr);
-    for (size_t i = 0; i < group->count; i++) {
-        const char *left =
-            store_group_has_committed(group, i, id) ? "is committed" : target_abort(targets[i]);
-        if (left)
-            ui_line(stderr, "%s %s", targets[i]->store, left);
-    }
 }

@@ -16,8 +16,4 @@
 int target_group_end_commit(struct target *const *targets, const struct store_group *group,
                             const uint8_t id[DIGEST_BYTES], bool immutable, int error);
 
-/* Aborts, and prints the state of each store after the failure with this exit status. */
-void target_group_abort(struct target *const *targets, const struct store_group *group,
-                        const uint8_t id[DIGEST_BYTES], int status);
-
 #endif
