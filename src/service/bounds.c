@@ -23,50 +23,28 @@ struct bound_note {
     struct core_process process; /* is_pool */
 };
 
-static const struct {
-    char name[CORE_BOUND_BYTES]; /* as in the event */
-    int whole;                   /* errno when all of it is taken */
-    bool looks;                  /* needed to look, revoke and drain */
-} bounds[SERVICE_BOUND_COUNT] = {
-    [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE, true},
-    [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM, true},
-    [SERVICE_BOUND_LAYOUTS] = {"layouts", -ENOMEM, true},
-    [SERVICE_BOUND_CONNECTIONS] = {"connections", -ENFILE, true},
-    [SERVICE_BOUND_WATCHES] = {"processes", -ENFILE, false},
-    [SERVICE_BOUND_TRANSFERS] = {"transfers", -ENOMEM, false},
-    [SERVICE_BOUND_QUEUED] = {"queued bytes", 0, false},
-    [SERVICE_BOUND_SPOOLS] = {"spools", -ENOMEM, false},
-    [SERVICE_BOUND_FRAMES] = {"frames", -ENOMEM, false},
-    [SERVICE_BOUND_NOTES] = {"notes", -ENOSPC, false},
-    [SERVICE_BOUND_REQUESTS] = {"requests", -ENOMEM, true},
-    [SERVICE_BOUND_AHEAD] = {"request bytes", -ENOMEM, true},
-    [SERVICE_BOUND_SUMS] = {"sums", -ENOMEM, false},
-};
+static uint64_t find_limit(const struct service_options *options, enum service_bound bound)
+{
+    uint64_t limit = service_bounds[bound].limit;
+    switch (bound) {
+    case SERVICE_BOUND_CONNECTIONS:
+        return number_smaller(options->max_connections, limit);
+    case SERVICE_BOUND_WATCHES:
+        return number_smaller(options->max_watches, limit);
+    case SERVICE_BOUND_REQUESTS:
+        return options->max_requests ? number_smaller(options->max_requests, limit) : limit;
+    case SERVICE_BOUND_SPOOLS: /* so many spools of the largest size */
+        return options->spool_max_bytes > UINT64_MAX / limit ? UINT64_MAX
+                                                             : options->spool_max_bytes * limit;
+    default:
+        return limit;
+    }
+}
 
 void service_init_bounds(struct service *s)
 {
-    const struct service_options *options = &s->options;
-    const uint64_t limits[SERVICE_BOUND_COUNT] = {
-        [SERVICE_BOUND_DIRECTORIES] = SERVICE_MAX_DIRECTORIES,
-        [SERVICE_BOUND_TEXTS] = SERVICE_MAX_TEXT_BYTES,
-        [SERVICE_BOUND_LAYOUTS] = SERVICE_MAX_LAYOUT_BYTES,
-        [SERVICE_BOUND_CONNECTIONS] =
-            number_smaller(options->max_connections, SERVICE_MAX_CONNECTIONS),
-        [SERVICE_BOUND_WATCHES] = number_smaller(options->max_watches, SERVICE_MAX_WATCHES),
-        [SERVICE_BOUND_TRANSFERS] = SERVICE_MAX_TRANSFERS,
-        [SERVICE_BOUND_QUEUED] = SERVICE_MAX_QUEUED_BYTES,
-        [SERVICE_BOUND_SPOOLS] = options->spool_max_bytes > UINT64_MAX / SERVICE_SPOOLS
-                                     ? UINT64_MAX
-                                     : options->spool_max_bytes * SERVICE_SPOOLS,
-        [SERVICE_BOUND_FRAMES] = SERVICE_MAX_FRAME_BYTES,
-        [SERVICE_BOUND_NOTES] = SERVICE_MAX_NOTED_BYTES,
-        [SERVICE_BOUND_REQUESTS] = number_smaller(
-            options->max_requests ? options->max_requests : UINT64_MAX, SERVICE_MAX_REQUESTS),
-        [SERVICE_BOUND_AHEAD] = SERVICE_MAX_AHEAD_BYTES,
-        [SERVICE_BOUND_SUMS] = SERVICE_MAX_SUM_BYTES,
-    };
-    for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
-        share_init(&s->bounds.shares[i], limits[i]);
+    for (unsigned i = 0; i < SERVICE_BOUND_COUNT; i++)
+        share_init(&s->bounds.shares[i], find_limit(&s->options, (enum service_bound)i));
 }
 
 void service_free_bounds(struct service *s)
@@ -151,15 +129,16 @@ int service_take(struct service *s, enum service_bound bound, uint64_t store, ui
     enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, store), uid);
     int error = share_check(&s->bounds.shares[bound], uid, rank, more);
     if (error == -ENOSPC)
-        error = bounds[bound].whole;
+        error = service_bounds[bound].whole;
     if (error) {
-        service_note_bound(s, bounds[bound].name, store, uid, error);
+        service_note_bound(s, service_bounds[bound].name, store, uid, error);
         return error;
     }
     error = share_take(&s->bounds.shares[bound], uid, more);
     if (error)
         return error;
-    error = service_take_room(s, uid, bounds[bound].looks, more * service_room_bytes[bound]);
+    error = service_take_room(s, uid, service_bounds[bound].looks,
+                              more * service_bounds[bound].room_bytes);
     if (error) {
         share_give(&s->bounds.shares[bound], uid, more);
         service_note_bound(s, core_bound_name(CORE_BOUND_MEMORY), store, uid, error);
@@ -181,10 +160,12 @@ int service_take_some(struct service *s, enum service_bound bound, uint64_t stor
         *taken = 0;
         return error;
     }
-    if (service_take_room(s, uid, bounds[bound].looks, *taken * service_room_bytes[bound])) {
+    if (service_take_room(s, uid, service_bounds[bound].looks,
+                          *taken * service_bounds[bound].room_bytes)) {
         uint64_t fewer = wanted < least ? wanted : least;
         share_give(share, uid, *taken - fewer);
-        room_spend(s->host.room, fewer * service_room_bytes[bound]); /* even beyond the room */
+        room_spend(s->host.room,
+                   fewer * service_bounds[bound].room_bytes); /* even beyond the room */
         *taken = fewer;
     }
     return 0;
@@ -195,7 +176,7 @@ void service_give(struct service *s, enum service_bound bound, uint32_t uid, uin
     if (less == 0)
         return;
     share_give(&s->bounds.shares[bound], uid, less);
-    room_give(s->host.room, less * service_room_bytes[bound]);
+    room_give(s->host.room, less * service_bounds[bound].room_bytes);
 }
 
 int service_charge(struct service *s, enum service_bound bound, uint32_t uid,

@@ -3,6 +3,7 @@
 #ifndef GMSFS_SERVICE_COST_H
 #define GMSFS_SERVICE_COST_H
 
+#include "service/bounds.h"
 #include "service/service_internal.h"
 
 /* room.c */
@@ -24,8 +25,17 @@ void service_release_room(struct service *s, uint64_t document_bytes);
 /* room_share.c: checks whether `bytes` more, which were taken, are within the user's share.
  * -EDQUOT */
 int service_check_room_share(const struct service *s, uint32_t uid, uint64_t bytes);
-/* Bytes of room for one unit of each bound; 0: taken elsewhere */
-extern const unsigned service_room_bytes[];
+
+/* bound_table.c */
+struct bound_row {
+    char name[CORE_BOUND_BYTES]; /* as in the event */
+    uint64_t limit;              /* of all users; options may lower it (bounds.c) */
+    int whole;                   /* errno when all of it is taken; 0: that refuses nothing */
+    unsigned room_bytes;         /* of room for one unit; 0: taken elsewhere */
+    bool looks;                  /* needed to look, revoke and drain */
+};
+
+extern const struct bound_row service_bounds[SERVICE_BOUND_COUNT];
 
 /* bounds.c */
 /* Fills the record with the next bound that was met and has no event yet. Returns false if there is

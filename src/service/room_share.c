@@ -12,20 +12,12 @@
 
 #include <errno.h>
 
-const unsigned service_room_bytes[SERVICE_BOUND_COUNT] = {
-    [SERVICE_BOUND_DIRECTORIES] = 1024, [SERVICE_BOUND_TEXTS] = 1,
-    [SERVICE_BOUND_CONNECTIONS] = 4096, [SERVICE_BOUND_WATCHES] = 512,
-    [SERVICE_BOUND_TRANSFERS] = 1024,   [SERVICE_BOUND_QUEUED] = 1,
-    [SERVICE_BOUND_FRAMES] = 1,         [SERVICE_BOUND_NOTES] = 1,
-    [SERVICE_BOUND_AHEAD] = 1,          [SERVICE_BOUND_SUMS] = 1,
-};
-
 static uint64_t count_bounds(const struct service *s, uint32_t uid)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
-        if (service_room_bytes[i] > 0)
-            bytes += service_room_bytes[i] * share_get_taken(&s->bounds.shares[i], uid);
+        if (service_bounds[i].room_bytes > 0)
+            bytes += service_bounds[i].room_bytes * share_get_taken(&s->bounds.shares[i], uid);
     return bytes;
 }
 
@@ -33,7 +25,7 @@ static uint64_t count_all_bounds(const struct service *s)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
-        bytes += service_room_bytes[i] * s->bounds.shares[i].taken;
+        bytes += service_bounds[i].room_bytes * s->bounds.shares[i].taken;
     return bytes;
 }
 
