@@ -308,12 +308,12 @@ has_allocations() {
     machine
     start_mount
     for direct in auto always; do # through the page cache, and past it
-        machine 'slow cuMemHostRegister_v2 3000'
+        machine 'hold cuMemHostRegister_v2'
         make_odd "$T/odd.safetensors"
         spawn "$GMSFS" load --direct "$direct" --threads 1 "$M/weights" "$MODEL"
         wait_until 10 has_allocations
         truncate -s 1M "$MODEL"
-        machine # the threads wait for their first buffer still
+        machine # the threads get their first buffer
         wait_exit -1 "$SPAWNED" 30
         assert_match "$(output_of "$SPAWNED")" "tensor '[^']+': the file became shorter while it was read"
         nothing_committed weights
@@ -346,9 +346,9 @@ has_allocations() {
     start_mount
     cli load "$M/weights" "$MODEL"
     mkdir "$T/disk"
-    machine 'slow cuMemHostRegister_v2 3000'
+    machine 'hold cuMemHostRegister_v2'
     # The save has counted the free bytes, and waits for its first buffer, when another takes the room.
-    run_logged -1 in_mountns '
+    spawn in_mountns '
         mount -t tmpfs -o size=32M tmpfs "$1"
         "$2" save --threads 4 "$3" "$1/x.safetensors" & save=$!
         while kill -0 "$save" 2>/dev/null; do
@@ -356,13 +356,16 @@ has_allocations() {
                 [[ $(readlink "$file") != "$1"/* || $(stat -Lc %s "$file") -lt 20000000 ]] || break 2
             done
         done
-        head -c 30M /dev/zero >"$1/other"
+        head -c 30M /dev/zero >"$1/other" && touch "$4"
         wait "$save"; status=$?; find "$1" -mindepth 1 ! -name other; exit "$status"' \
-        "$T/disk" "$GMSFS" "$M/weights"
+        "$T/disk" "$GMSFS" "$M/weights" "$T/filled"
+    wait_until 30 test -e "$T/filled"
+    machine
+    wait_exit -1 "$SPAWNED" 30
+    output=$(output_of "$SPAWNED")
     assert_match "$output" "x.safetensors: the disk is full, .*MiB needed for all files, .* free, 2[0-9].[0-9] MiB missing"
     [[ $output != *$'\n'"$T/disk/"* ]] || fail 'something was left'
     assert_state weights COMMITTED
-    machine
     nothing_held
 }
 
