@@ -282,14 +282,14 @@ has_failed_with() { # ERRNO
     publish weights
     wait_until 10 copier
     pid=$(copier)
-    fake_gpus 'slow cuMemcpyDtoHAsync_v2 100'
+    fake_gpus 'hold cuMemcpyDtoHAsync_v2'
     order +host
     wait_until 5 moves
     order cancel
+    fake_gpus
     wait_until 10 at device
     wait_until 10 host_is_free
     assert_eq "$(copier)" "$pid"
-    fake_gpus
     there_and_back
 }
 
@@ -299,7 +299,7 @@ has_failed_with() { # ERRNO
     publish up 3000000
     publish weights 3000000
     move_to host host up
-    fake_gpus 'slow cuMemcpyDtoHAsync_v2 5000'
+    fake_gpus 'hold cuMemcpyDtoHAsync_v2'
     order +host
     wait_until 5 moves
     order device up
@@ -315,12 +315,12 @@ has_failed_with() { # ERRNO
     start_gpu
     publish weights
     publish other
-    fake_gpus 'slow cuMemcpyDtoHAsync_v2 100'
+    fake_gpus 'hold cuMemcpyDtoHAsync_v2'
     order +host
     wait_until 5 moves
     rmdir "$W"
-    wait_until 10 host_is_free
     fake_gpus
+    wait_until 10 host_is_free
     bytes_are_right other
     there_and_back other
 }
