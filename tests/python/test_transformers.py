@@ -2,7 +2,10 @@
 """Models of transformers over a store; on a GPU where GMSFS_TEST_DEVICE is cuda. Needs torch and
 transformers."""
 
+import json
 import os
+import subprocess
+import sys
 import unittest
 
 import torch
@@ -10,13 +13,16 @@ import transformers
 
 import gmsfs
 import gmsfs.transformers
-from support import TIMEOUT, StoreCase
+from support import MOUNT, TIMEOUT, StoreCase
 
 SMALL = {"num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64}
 LLAMA = {**SMALL, "hidden_size": 32, "intermediate_size": 64, "num_key_value_heads": 2}
 MODELS = {
     "llama": lambda: transformers.LlamaConfig(**LLAMA, tie_word_embeddings=False),
     "llama_tied": lambda: transformers.LlamaConfig(**LLAMA, tie_word_embeddings=True),
+    "llama_of_500_mib": lambda: transformers.LlamaConfig(
+        hidden_size=1024, intermediate_size=4096, num_hidden_layers=8, num_attention_heads=8, vocab_size=64
+    ),
     "gpt2": lambda: transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64),
     "mixtral": lambda: transformers.MixtralConfig(
         **LLAMA, num_local_experts=4, num_experts_per_tok=2
@@ -31,7 +37,36 @@ def generate(model):
         return model.generate(PROMPT, max_new_tokens=8, do_sample=False, pad_token_id=0).tolist()
 
 
+def free_bytes():
+    """Of the GPU, for all processes; 0 without one."""
+    if DEVICE == "cpu":
+        return 0
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info()[0]
+
+
+def engine(source, store):
+    """A process: prints its tokens, and by how much free memory fell while it got its model, and stays."""
+    large = torch.ones(1024, 1024, device=DEVICE)
+    large = large @ large  # its context and its workspace are there before the measure
+    before = free_bytes()
+    model = gmsfs.transformers.from_pretrained(source, store, timeout=TIMEOUT)
+    tokens = generate(model)
+    print(json.dumps([tokens, before - free_bytes()]), flush=True)
+    sys.stdin.read()
+
+
 class Transformers(StoreCase):
+    def setUp(self):
+        super().setUp()
+        self.processes = []
+
+    def tearDown(self):
+        for process in self.processes:
+            self.kill(process)
+        super().tearDown()
+
     def make(self, name, **changes):
         """A directory with the model, as save_pretrained writes it."""
         torch.manual_seed(3)
@@ -74,6 +109,34 @@ class Transformers(StoreCase):
 
     def test_a_mixture_of_experts(self):
         self.check("mixtral")
+
+    def engine(self, source):
+        program = "import sys, test_transformers\ntest_transformers.engine(*sys.argv[1:])"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, source, self.path],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        self.processes.append(process)
+        return process, *json.loads(process.stdout.readline())
+
+    def kill(self, process):
+        process.kill()
+        process.communicate()
+
+    def test_a_killed_publisher_leaves_one_copy_to_two_readers(self):
+        source = self.make("llama" if DEVICE == "cpu" else "llama_of_500_mib")
+        publisher, tokens, taken = self.engine(source)
+        self.kill(publisher)
+        with open(os.path.join(self.path, "info"), encoding="utf-8") as file:
+            stored = json.load(file)["bytes"]
+        if DEVICE != "cpu":
+            self.assertGreaterEqual(taken, stored)  # so a copy is seen by this measure
+        readers = [self.engine(source) for _ in range(2)]
+        for _, found, taken in readers:
+            self.assertEqual(found, tokens)
+            self.assertLess(taken, stored / 4)
+        with open(os.path.join(MOUNT, "device"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["used_bytes"], stored)
 
     def test_another_model_is_refused_with_both_sides(self):
         self.open(self.make("llama"))
