@@ -57,7 +57,7 @@ class Remote(io.RawIOBase):
 
 
 def find_wheel(requirement, place):
-    """(address, version) of a wheel, which pip does not fetch. Nothing is written to the directory `place`."""
+    """Address and version of a wheel that pip does not fetch; nothing is written to the directory `place`."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--dry-run"]
     command += ["--ignore-installed", "--no-deps", "--target", place, "--report", "-"]
     command += ["--only-binary", ":all:", "--implementation", "cp", "--python-version", "3.12"]

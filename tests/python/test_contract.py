@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every name and argument of an engine that this package uses exists in the engine's releases, up to the
-newest. Needs the package index; sources that an earlier run saved in GMSFS_TEST_SOURCES are not read again."""
+newest. Needs the package index; sources that an earlier run saved in GMSFS_TEST_SOURCES are not fetched."""
 
 import os
 import unittest
