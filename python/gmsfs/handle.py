@@ -58,7 +58,10 @@ _AGAIN_SECONDS = 0.01
 _INTERRUPTS = 100
 _FOREVER = float("inf")
 
-_NO_MOUNT = "no such store, and its directory is no gmsfs mount; 'gmsfs status' lists the mounts"
+_NO_MOUNT = (
+    "no such store, and its directory is no gmsfs mount; stores are directly below a mount, and "
+    "'gmsfs status' lists the mounts"
+)
 _exiting = False  # also None, once the interpreter has taken this module apart
 
 
