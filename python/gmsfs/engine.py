@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from typing import Any, Dict, Iterator, Mapping, NamedTuple
+import os
+import threading
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple
 
 from .module_parts import some
 from .opening import find_or_make, open_weights
@@ -14,6 +16,7 @@ from .store import Store
 from .torch import Shared
 
 TIMEOUT_SECONDS = 600.0  # for the lock, and for an engine that is loading
+QUIET_SECONDS = 3.0  # of a wait, before the log has a line about it
 
 
 class Settings(NamedTuple):
@@ -65,10 +68,42 @@ def committed_bytes(path: str) -> int:
 
 
 @contextlib.contextmanager
-def first_or_reader(settings: Settings) -> Iterator[Store]:
+def wait_told(logger: logging.Logger, paths: List[str], timeout: float) -> Iterator[None]:
+    """Around the call that takes the locks: logs the holders if it has to wait for them."""
+
+    def tell() -> None:
+        held = [f"{path}, which {holders(path)}" for path in paths if holders(path)]
+        logger.info("gmsfs: waits up to %g seconds for the lock of %s", timeout, "; ".join(held or paths))
+
+    timer = threading.Timer(QUIET_SECONDS, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def holders(path: str) -> str:
+    """The other processes that have the lock of a store: "process 4711 (python3) has as RW", or ""."""
+    try:
+        with open(os.path.join(path, "sessions"), encoding="ascii") as file:
+            rows = [line.split() for line in file]
+    except OSError:  # the store is not there yet, or has just gone
+        return ""
+    return ", ".join(
+        f"process {pid} ({command}) has as {mode}"
+        for _, mode, state, pid, _, command, *_ in rows
+        if state == "held" and int(pid) != os.getpid()
+    )
+
+
+@contextlib.contextmanager
+def first_or_reader(logger: logging.Logger, settings: Settings) -> Iterator[Store]:
     """The store with its lock: the writer's in the first engine, a reader's in all others, which wait for
     the first one. If the block raises, the lock is given back at once, and the next engine is the first."""
-    store = open_weights(settings.path, settings.timeout)
+    with wait_told(logger, [settings.path], settings.timeout):
+        store = open_weights(settings.path, settings.timeout)
     try:
         yield store
     except BaseException:

@@ -50,7 +50,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # SGLang need not be here
         refuse(self.settings.path, model_config)
         wanted = fingerprint(model_config, device_config)
         were_there = engine.committed_bytes(self.settings.path)
-        with engine.first_or_reader(self.settings) as store:
+        with engine.first_or_reader(logger, self.settings) as store:
             is_first = store.writable
             model, shared = self.files.load_shared(store, wanted, model_config, device_config)
         self.preloaded_weights_bytes = 0 if is_first else were_there

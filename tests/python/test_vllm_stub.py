@@ -5,13 +5,17 @@ from its releases: see stub_vllm. Needs torch. On the mount of a GPU the model i
 import json
 import logging
 import os
+import subprocess
+import time
 import unittest
+from unittest import mock
 
 import torch
 
 import gmsfs
 import stub_vllm as stub
-from support import MOUNT, TIMEOUT, StoreCase
+from gmsfs import engine as engines
+from support import COMMAND, MOUNT, TIMEOUT, StoreCase
 
 with open(os.path.join(MOUNT, "device"), encoding="utf-8") as file:
     DEVICE = "cuda" if json.load(file)["backend"] == "cuda" else "cpu"
@@ -82,6 +86,36 @@ class Loading(Case):
         config.model_config.model = "large"
         with self.assertRaisesRegex(gmsfs.Mismatch, "model.*large.*small|model.*small.*large"):
             stub.get_model_loader(config.load_config).load_model(config, config.model_config)
+
+    def test_a_wait_is_told_with_the_holder_of_the_lock(self):
+        holder = subprocess.Popen(
+            [COMMAND, "run", "-w", self.path, "--", "cat"], stdin=subprocess.PIPE, start_new_session=True
+        )
+        self.wait_until(lambda: self.state() == "RW", "no writer")
+        try:
+            with (
+                mock.patch.object(engines, "QUIET_SECONDS", 0.1),
+                self.assertLogs("vllm.gmsfs", logging.INFO) as told,
+                self.assertRaises(gmsfs.Timeout),
+            ):
+                self.engine(self.path, timeout=1)
+            with open(os.path.join(self.path, "sessions"), encoding="ascii") as file:
+                _, _, _, pid, _, command, *_ = file.read().split()
+        finally:
+            holder.stdin.close()
+            holder.wait()
+        self.assertEqual(
+            told.records[0].getMessage(),
+            f"gmsfs: waits up to 1 seconds for the lock of {self.path}, "
+            f"which process {pid} ({command}) has as RW",
+        )
+
+    def test_no_wait_is_told_where_the_lock_is_free(self):
+        with mock.patch.object(engines, "QUIET_SECONDS", 0.5):
+            with self.assertLogs("vllm.gmsfs", logging.INFO) as told:
+                self.engine(self.path)
+                time.sleep(1)
+        self.assertFalse([text for text in told.output if "waits" in text])
 
     def test_a_reload_is_refused(self):
         engine = self.engine(self.path)

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import torch
 
+from ..engine import wait_told
 from ..kv import Blocks, as_words
 from .kv_plan import Copy, Step, Tier
 
@@ -75,9 +76,10 @@ class Copies:
         fields = {**fingerprint, "layout": pool.layout}
         self.path = path
         self._pool = pool
-        self._tier: Optional[Blocks] = Blocks(
-            path, pool.block_bytes, count, fingerprint=fields, timeout=timeout
-        )
+        with wait_told(logger, [path], timeout):
+            self._tier: Optional[Blocks] = Blocks(
+                path, pool.block_bytes, count, fingerprint=fields, timeout=timeout
+            )
         self.found = Tier(self._tier.keys(), count)
         logger.info(
             "gmsfs: KV cache %s: %d of %d blocks of %d bytes found",

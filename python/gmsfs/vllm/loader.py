@@ -4,6 +4,7 @@ it; the others attach."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import logging
@@ -88,9 +89,12 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
     def _open(self, vllm_config: Any) -> Place:
         size = vllm_config.parallel_config.world_size
         if size == 1:
-            return Alone(self.path, self.timeout)
+            with engine.wait_told(logger, [self.path], self.timeout):
+                return Alone(self.path, self.timeout)
         paths = [self.path.replace(RANK, str(rank)) for rank in range(size)]
-        return Rank(paths, get_world_group().rank_in_group, gather, self.timeout)
+        rank = get_world_group().rank_in_group
+        with engine.wait_told(logger, paths, self.timeout) if rank == 0 else contextlib.nullcontext():
+            return Rank(paths, rank, gather, self.timeout)
 
     def _device(self, vllm_config: Any) -> torch.device:
         return torch.device(self.load_config.device or vllm_config.device_config.device)
