@@ -362,6 +362,7 @@ torch_tests() {
 # bats test_tags=slow
 @test "transformers models on the GPU share a store and equal a plain load" {
     requires gpu transformers
+    SLOW=$((SLOW * 3)) # four processes that import for seconds
     torch_tests test_transformers
 }
 
