@@ -19,7 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define AHEAD_LEAST_ARGUMENT 256u /* of an ioctl: its zeros are cut only if it is larger */
+#define AHEAD_LARGE_BYTES    4096u /* no look is so large, no revocation, and no drain */
+#define AHEAD_LEAST_ARGUMENT 256u  /* of an ioctl: its zeros are cut only if it is larger */
 
 /* The first keys of a path in the rota. */
 enum {
@@ -217,7 +218,9 @@ static int count(struct fs *fs, struct fs_ahead_request *request, const struct a
         error = service_take(fs->service, SERVICE_BOUND_REQUESTS, 0, request->uid, 1);
         request->is_counted = error == 0;
     }
-    if (!error)
+    if (!error && bytes >= AHEAD_LARGE_BYTES)
+        error = service_take_beside_looks(fs->service, SERVICE_BOUND_AHEAD, request->uid, bytes);
+    else if (!error)
         error = service_take(fs->service, SERVICE_BOUND_AHEAD, 0, request->uid, bytes);
     if (!error)
         request->counted_bytes = bytes;

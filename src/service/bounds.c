@@ -123,8 +123,8 @@ bool service_take_note(struct service *s, struct record *record)
     return true;
 }
 
-int service_take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
-                 uint64_t more)
+static int take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
+                uint64_t more, bool looks)
 {
     enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, store), uid);
     int error = share_check(&s->bounds.shares[bound], uid, rank, more);
@@ -137,13 +137,24 @@ int service_take(struct service *s, enum service_bound bound, uint64_t store, ui
     error = share_take(&s->bounds.shares[bound], uid, more);
     if (error)
         return error;
-    error = service_take_room(s, uid, service_bounds[bound].looks,
-                              more * service_bounds[bound].room_bytes);
+    error = service_take_room(s, uid, looks, more * service_bounds[bound].room_bytes);
     if (error) {
         share_give(&s->bounds.shares[bound], uid, more);
         service_note_bound(s, core_bound_name(CORE_BOUND_MEMORY), store, uid, error);
     }
     return error;
+}
+
+int service_take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
+                 uint64_t more)
+{
+    return take(s, bound, store, uid, more, service_bounds[bound].looks);
+}
+
+int service_take_beside_looks(struct service *s, enum service_bound bound, uint32_t uid,
+                              uint64_t more)
+{
+    return take(s, bound, 0, uid, more, false);
 }
 
 int service_take_some(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,

@@ -49,6 +49,9 @@ enum service_bound {
  * -ENOMEM */
 int service_take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
                  uint64_t more);
+/* The same, but never of the room that is for administrators' looks alone. */
+int service_take_beside_looks(struct service *s, enum service_bound bound, uint32_t uid,
+                              uint64_t more);
 void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less);
 /* Takes or gives the difference, so that the user has taken `bytes` in place of *charged_bytes,
  * which changes unless that fails. 0, or errors as service_take */

@@ -324,6 +324,8 @@ TAP_TEST(requests_that_wait_for_their_turn_are_asked_for)
     start();
     run_short();
     check_int(in_step(service_take(service, SERVICE_BOUND_AHEAD, 0, OTHER, 4096)), -ENOMEM);
+    check_int(in_step(service_take_beside_looks(service, SERVICE_BOUND_AHEAD, 0, 3 * MIB)),
+              -ENOMEM);
     check_int(in_step(service_take(service, SERVICE_BOUND_AHEAD, 0, 0, 4096)), 0);
     service_give(service, SERVICE_BOUND_AHEAD, 0, 4096);
     end();
