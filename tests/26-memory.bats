@@ -58,14 +58,14 @@ weights_are_whole() {
 # A store of this user, with an allocation and a long value, and one more for documents and one for entries.
 make_stores() { # NAME UID
     local name
-    mkdir "$M/$1" "$M/$1-documents" "$M/$1-entries" "$M/$1-gathered" "$M/$1-names"
+    mkdir "$M/$1" "$M/$1-documents" "$M/$1-entries" "$M/$1-gathered" "$M/$1-names" "$M/$1-waiting-allocs"
     (
         exec 3<>"$M/$1/lock"
         truncate -s 4096 "$M/$1/allocations/a"
         head -c 100000 /dev/zero >"$M/$1/metadata/large"
         echo 1 >"$M/$1/commit"
     )
-    for name in "$1" "$1-documents" "$1-entries" "$1-gathered" "$1-names"; do
+    for name in "$1" "$1-documents" "$1-entries" "$1-gathered" "$1-names" "$1-waiting-allocs"; do
         chown "$2:$2" "$M/$name"
     done
 }
@@ -79,7 +79,7 @@ fill() { # STORE COMMAND...: the command in front of each
         spawn "$@" "$HOG" "$M" "$store" "$kind"
         FILLERS[SPAWNED]="$store $kind"
     done
-    for kind in entries gathered names; do
+    for kind in entries gathered names waiting-allocs; do
         spawn "$@" "$HOG" "$M" "$store-$kind" "$kind"
         FILLERS[SPAWNED]="$store $kind"
     done

@@ -7,6 +7,7 @@
  */
 #include "service/alloc_op.h"
 #include "service/allocations.h"
+#include "service/bounds.h"
 #include "service/ending.h"
 #include "service/parked.h"
 #include "service/transfers.h"
@@ -19,10 +20,15 @@
  * when it has some again. Also how late the service notices that memory has stopped coming. */
 #define RETRY_MS 200u
 
+/* Estimates of a request's memory in its front end, with its argument. */
+#define REQUEST_BYTES      2048u
+#define EACH_REQUEST_BYTES 17408u /* of allocations that differ */
+
 /* ---- ALLOC and resize -------------------------------------------------------------------- */
 
 static void op_free(struct alloc_op *op)
 {
+    service_give(op->service, SERVICE_BOUND_ALLOCS, op->uid, op->taken_bytes);
     free(op->pieces);
     free(op->items);
     free(op);
@@ -218,17 +224,34 @@ static void op_start(struct service *s, struct alloc_op *op)
     queue_or_answer(s, op, error);
 }
 
-static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t count,
-                               uint64_t size_bytes, struct service_request *request)
+/* Returns the memory of an operation and of its request, which it has for as long as it waits. */
+static uint64_t count_op_bytes(uint32_t count, bool has_items)
 {
+    uint64_t request_bytes = has_items ? EACH_REQUEST_BYTES : REQUEST_BYTES;
+    uint64_t item_bytes = has_items ? sizeof(struct service_alloc_item) : 0;
+    return request_bytes + sizeof(struct alloc_op) + count * (sizeof(struct piece *) + item_bytes);
+}
+
+/* 0, -EDQUOT, -ENOMEM */
+static int op_new(struct service *s, uint64_t session, uint32_t count, bool has_items,
+                  uint64_t size_bytes, struct service_request *request, struct alloc_op **made)
+{
+    uint32_t uid = core_find_session(s->core, session)->uid;
+    uint64_t taken_bytes = count_op_bytes(count, has_items);
+    int error = service_take(s, SERVICE_BOUND_ALLOCS, 0, uid, taken_bytes);
+    if (error)
+        return error;
     struct alloc_op *op = calloc(1, sizeof *op);
-    if (!op)
-        return NULL;
-    op->pieces = calloc(count, sizeof *op->pieces);
-    if (!op->pieces) {
+    struct piece **pieces = calloc(count, sizeof *pieces);
+    if (!op || !pieces) {
         free(op);
-        return NULL;
+        free(pieces);
+        service_give(s, SERVICE_BOUND_ALLOCS, uid, taken_bytes);
+        return -ENOMEM;
     }
+    op->pieces = pieces;
+    op->uid = uid;
+    op->taken_bytes = taken_bytes;
     op->service = s;
     op->id = ++s->last_alloc;
     op->made = finish_create;
@@ -240,7 +263,8 @@ static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t cou
     op->aligned_bytes = vmm_align(s->vmm, size_bytes);
     if (__builtin_mul_overflow(op->aligned_bytes, (uint64_t)count, &op->total_bytes))
         op->total_bytes = UINT64_MAX;
-    return op;
+    *made = op;
+    return 0;
 }
 
 static int check_text(const char *text)
@@ -294,10 +318,11 @@ static int op_of_alloc(struct service *s, uint64_t session, const struct service
     int error = alloc->items ? check_items(s, alloc, &total_bytes) : check_alike(s, alloc);
     if (error)
         return error;
-    struct alloc_op *op =
-        op_new(s, session, alloc->count, alloc->items ? 0 : alloc->size_bytes, request);
-    if (!op)
-        return -ENOMEM;
+    struct alloc_op *op;
+    error = op_new(s, session, alloc->count, alloc->items, alloc->items ? 0 : alloc->size_bytes,
+                   request, &op);
+    if (error)
+        return error;
     if (alloc->items) {
         error = op_set_items(op, alloc, total_bytes);
     } else {
@@ -366,9 +391,7 @@ int service_set_aside(struct service *s, const struct service_actor *by,
         answer.reserved_bytes = aligned_bytes;
         answer.reserved_before_bytes = held->reserved_bytes + held->due_bytes;
         error = service_reserve_as_acquire(s, session, aligned_bytes, wanted->replacing);
-    } else if (!(op = op_new(s, session, 1, wanted->bytes, request)))
-        error = -ENOMEM;
-    else {
+    } else if ((error = op_new(s, session, 1, false, wanted->bytes, request, &op)) == 0) {
         op->aside = true;
         op->before_bytes = held->reserved_bytes + held->due_bytes;
         if (wanted->wait)
@@ -408,9 +431,8 @@ int service_resize(struct service *s, const struct service_actor *by, uint64_t s
         error = -EBUSY;
     else if (allocation->memory == LAYOUT_NO_MEMORY && vmm_align(s->vmm, size_bytes) == 0)
         error = -ENOMEM;
-    else if (allocation->memory == LAYOUT_NO_MEMORY &&
-             !(op = op_new(s, session, 1, size_bytes, request)))
-        error = -ENOMEM;
+    else if (allocation->memory == LAYOUT_NO_MEMORY)
+        error = op_new(s, session, 1, false, size_bytes, request, &op);
     if (!op) {
         service_answer(request, error, NULL);
         return 0;

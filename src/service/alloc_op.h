@@ -36,8 +36,10 @@ struct alloc_op {
     uint64_t works_for; /* service_works_for at the time of the request */
     uint64_t id;        /* of the operation, for its back-off */
     uint64_t session;
-    uint64_t serial; /* resize: the allocation; 0: new allocations */
-    bool aside;      /* a RESERVE: makes nothing, reserves `size_bytes` for the session */
+    uint32_t uid;         /* user that it counts for */
+    uint64_t taken_bytes; /* within SERVICE_BOUND_ALLOCS */
+    uint64_t serial;      /* resize: the allocation; 0: new allocations */
+    bool aside;           /* a RESERVE: makes nothing, reserves `size_bytes` for the session */
     uint64_t size_bytes,
         aligned_bytes;                /* of each allocation; with `items` 0, and of all together */
     uint64_t total_bytes;             /* of all, aligned; UINT64_MAX if the sum overflows */

@@ -17,5 +17,6 @@ const struct bound_row service_bounds[SERVICE_BOUND_COUNT] = {
     [SERVICE_BOUND_NOTES] = {"notes", SERVICE_MAX_NOTED_BYTES, -ENOSPC, 1, false},
     [SERVICE_BOUND_REQUESTS] = {"requests", SERVICE_MAX_REQUESTS, -ENOMEM, 0, true},
     [SERVICE_BOUND_AHEAD] = {"request bytes", SERVICE_MAX_AHEAD_BYTES, -ENOMEM, 1, true},
+    [SERVICE_BOUND_ALLOCS] = {"allocs", SERVICE_MAX_ALLOC_BYTES, -ENOMEM, 1, false},
     [SERVICE_BOUND_SUMS] = {"sums", SERVICE_MAX_SUM_BYTES, -ENOMEM, 1, false},
 };

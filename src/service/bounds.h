@@ -25,9 +25,10 @@ enum service_bound {
     SERVICE_BOUND_NOTES,    /* bytes that clients have gathered, noted for a next worker: beyond the
                                bound they are not refused, but lost with the worker */
     SERVICE_BOUND_REQUESTS, /* requests of the kernel without an answer yet; ENOMEM */
-    SERVICE_BOUND_AHEAD, /* bytes of those requests that were read and wait for their turn, without
-                            the bytes of QUEUED; ENOMEM */
-    SERVICE_BOUND_SUMS,  /* bytes of sums of contents, and of their texts; ENOMEM */
+    SERVICE_BOUND_AHEAD,  /* bytes of those requests that were read and wait for their turn, without
+                             the bytes of QUEUED; ENOMEM */
+    SERVICE_BOUND_ALLOCS, /* bytes of ALLOCs and RESERVEs that run or wait; ENOMEM */
+    SERVICE_BOUND_SUMS,   /* bytes of sums of contents, and of their texts; ENOMEM */
     SERVICE_BOUND_COUNT,
 };
 
@@ -43,6 +44,7 @@ enum service_bound {
 #define SERVICE_MAX_NOTED_BYTES  (16ull << 20)
 #define SERVICE_MAX_REQUESTS     15358u
 #define SERVICE_MAX_AHEAD_BYTES  (16ull << 20)
+#define SERVICE_MAX_ALLOC_BYTES  (32ull << 20)
 #define SERVICE_MAX_SUM_BYTES    (512ull << 20)
 
 /* Takes `more` for this user of this store (0: of no store). 0, -EDQUOT, the errno of the bound,

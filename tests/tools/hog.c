@@ -28,6 +28,7 @@
 
 #define MAX_TAKEN       200000u
 #define MAX_THREADS     6000u
+#define ALLOC_THREADS   1500u
 #define STACK_BYTES     (64u << 10)
 #define ENTRY_BYTES     16384u
 #define LARGE_BYTES     (1u << 20)
@@ -37,6 +38,8 @@
 #define UNREAD_WAIT_MS  1000
 #define MOVE_MS         3000 /* interval of reading a part of the unread answers */
 #define MOVE_BYTES      (64u << 10)
+#define WAITED_BYTES    (2u << 20)
+#define WAITED_MS       500 /* a request that took so long had waited */
 
 static const char *mount, *store;
 static char path[PATH_MAX];
@@ -391,12 +394,8 @@ static pthread_mutex_t waiting = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t refusal = PTHREAD_COND_INITIALIZER;
 static int refused; /* the error of the first one */
 
-static void *wait_for_lock(void *unused)
+static void *note_refusal(int error)
 {
-    int fd = open_or_errno(path, O_RDWR);
-    int error = fd < 0 ? fd : acquire(fd, GMSFS_MODE_RW, GMSFS_TIMEOUT_FOREVER);
-
-    (void)unused;
     pthread_mutex_lock(&waiting);
     if (error < 0 && !refused)
         refused = error;
@@ -405,26 +404,83 @@ static void *wait_for_lock(void *unused)
     return NULL;
 }
 
-/* A process of this user holds the lock for reading, so that all others wait. */
-static int fill_with_waiters(unsigned *count)
+static void *wait_for_lock(void *unused)
+{
+    int fd = open_or_errno(path, O_RDWR);
+
+    (void)unused;
+    return note_refusal(fd < 0 ? fd : acquire(fd, GMSFS_MODE_RW, GMSFS_TIMEOUT_FOREVER));
+}
+
+/* Returns the first refusal. */
+static int wait_in_threads(void *(*wait)(void *), unsigned threads, unsigned *count)
 {
     pthread_attr_t small;
     pthread_t thread;
-    int reader = open_or_errno(in_store("ctl"), O_RDONLY);
 
-    if (reader < 0 || acquire(reader, GMSFS_MODE_RO, 5000) < 0)
-        tool_die("%s: no reader's lock: %s", in_store("ctl"), strerror(errno));
-    in_store("ctl"); /* `path` for the threads */
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, STACK_BYTES);
-    for (*count = 0; *count < MAX_THREADS; (*count)++)
-        if (pthread_create(&thread, &small, wait_for_lock, NULL))
+    for (*count = 0; *count < threads; (*count)++)
+        if (pthread_create(&thread, &small, wait, NULL))
             tool_die("thread %u: %s", *count, strerror(errno));
     pthread_mutex_lock(&waiting);
     while (!refused)
         pthread_cond_wait(&refusal, &waiting);
     pthread_mutex_unlock(&waiting);
     return refused;
+}
+
+/* A process of this user holds the lock for reading, so that all others wait. */
+static int fill_with_waiters(unsigned *count)
+{
+    int reader = open_or_errno(in_store("ctl"), O_RDONLY);
+
+    if (reader < 0 || acquire(reader, GMSFS_MODE_RO, 5000) < 0)
+        tool_die("%s: no reader's lock: %s", in_store("ctl"), strerror(errno));
+    in_store("ctl"); /* `path` for the threads */
+    return wait_in_threads(wait_for_lock, MAX_THREADS, count);
+}
+
+static int allocating = -1;         /* a writer's `ctl` */
+static pthread_barrier_t all_begin; /* so that they ask within moments */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* A refusal comes at once, and an ALLOC that has waited is asked for again. */
+static void *wait_for_memory(void *unused)
+{
+    struct gmsfs_ioc_alloc_each *wanted = calloc(1, sizeof *wanted);
+    uint64_t began_ms;
+    int error;
+
+    (void)unused;
+    if (!wanted)
+        tool_die("no memory: %s", strerror(errno));
+    pthread_barrier_wait(&all_begin);
+    do {
+        began_ms = now_ms();
+        wanted->count = GMSFS_ALLOC_EACH_MAX;
+        for (unsigned i = 0; i < wanted->count; i++)
+            wanted->items[i].size_bytes = WAITED_BYTES;
+        error = ioctl(allocating, GMSFS_IOC_ALLOC_EACH, wanted) < 0 ? -errno : 0;
+    } while (now_ms() - began_ms >= WAITED_MS);
+    return note_refusal(error);
+}
+
+/* Has as many ALLOCs wait as it may, each with the largest argument. The device is full. */
+static int fill_with_allocs(unsigned *count)
+{
+    allocating = open_or_errno(in_store("ctl"), O_RDWR);
+    if (allocating < 0 || acquire(allocating, GMSFS_MODE_RW, 5000) < 0)
+        tool_die("%s: no session: %s", in_store("ctl"), strerror(errno));
+    pthread_barrier_init(&all_begin, NULL, ALLOC_THREADS);
+    return wait_in_threads(wait_for_memory, ALLOC_THREADS, count);
 }
 
 /* Queues writes. None is refused: the kernel holds them back. So it is full when this process has
@@ -476,6 +532,7 @@ static const struct kind {
     {"sessions-unread", take_session_unread, NULL},
     {"names", take_name, NULL},
     {"waiters", NULL, fill_with_waiters},
+    {"waiting-allocs", NULL, fill_with_allocs},
     {"transfers", NULL, fill_with_writes},
 };
 

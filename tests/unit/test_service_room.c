@@ -208,6 +208,17 @@ static void start_after_commit(struct client *writer)
     require(writer->error == 0);
 }
 
+static int ask_memory(struct client *writer)
+{
+    struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
+    struct service_alloc wanted = {.count = 1, .size_bytes = 10, .name = "", .tag = ""};
+
+    writer->answers = 0;
+    require(in_step(service_alloc(service, &by, &wanted, &writer->request)) == 0);
+    require(writer->answers == 1);
+    return writer->error;
+}
+
 /* Leaves `bytes` of free memory for root, beside its floor. */
 static void leave(uint64_t bytes)
 {
@@ -328,6 +339,21 @@ TAP_TEST(requests_that_wait_for_their_turn_are_asked_for)
               -ENOMEM);
     check_int(in_step(service_take(service, SERVICE_BOUND_AHEAD, 0, 0, 4096)), 0);
     service_give(service, SERVICE_BOUND_AHEAD, 0, 4096);
+    end();
+}
+
+/* An ALLOC that waits has its argument, of up to 16 KiB, and its operation for as long. */
+TAP_TEST(an_alloc_asks_before_it_may_wait)
+{
+    struct client writer;
+
+    start();
+    open_ctl(&writer, 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    check_int(ask_memory(&writer), 0);
+    check_int((long long)service->bounds.shares[SERVICE_BOUND_ALLOCS].taken, 0); /* it has ended */
+    leave(1024);
+    check_int(ask_memory(&writer), -ENOMEM);
     end();
 }
 
