@@ -2,6 +2,7 @@
 #include "service/contents.h"
 
 #include "meta/pieces.h"
+#include "service/cost.h"
 #include "service/discard.h"
 #include "service/ending.h"
 #include "service/moves.h"
@@ -13,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_JOBS 8u /* at a time for a store; turns.c lets a user have no more */
+#define MOST_JOBS  8u    /* at a time for a store; turns.c lets a user have no more */
+#define WAIT_BYTES 1024u /* of a request that waits */
 
 enum sums_state {
     SUMS_PLANS,   /* a job lists the pieces */
@@ -424,6 +426,9 @@ static int wait_for(struct service *s, const struct core_store *store, const str
         service_answer(request, 0, NULL);
         return 0;
     }
+    error = service_take_room(s, file->uid, false, WAIT_BYTES);
+    if (error)
+        return error;
     wait = malloc(sizeof *wait);
     if (wait && is_new)
         sums = make_sums(s, store, file->uid, &error);
