@@ -480,6 +480,16 @@ uint64_t service_count_pieces_bytes(const struct core_store *store)
     return is_shown ? store->pieces_bytes : 0;
 }
 
+void service_on_sums_state(struct service *s, uint64_t store)
+{
+    struct sums *sums = s->sums;
+
+    while (sums && (sums->store != store || sums->state != SUMS_KNOWN))
+        sums = sums->next;
+    if (sums && !is_current(s, sums))
+        free_sums(s, sums);
+}
+
 void service_fail_suspect_sums(struct service *s)
 {
     struct sums *next;

@@ -15,6 +15,7 @@
 #include "service/moves.h"
 #include "service/parked.h"
 #include "service/plan.h"
+#include "service/summing.h"
 #include "service/trace.h"
 #include "service/transfers.h"
 
@@ -44,6 +45,7 @@ static void handle_effect(struct service *s, const struct effect *effect)
         service_on_refused(s, effect);
         break;
     case EFFECT_STATE:
+        service_on_sums_state(s, effect->store);
         TELL(s, on_state, effect->store);
         break;
     case EFFECT_SESSION_OVER:

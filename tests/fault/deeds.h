@@ -84,6 +84,7 @@ static const struct deed DEEDS[] = {
      "open W/allocations/n r pread 99998 9"},
     {"memory", "lost-write", "open W/allocations/n rwc fill 100000 close", NULL, NULL},
     {"memory", "read", "open W/allocations/a r pread 0 9", NULL, NULL},
+    {"memory", "pieces", "open W/pieces r read 999", NULL, NULL},
     {"memory", "overwrite",
      "open W/lock rw open W/allocations/a rw pwrite 0 COMMITTED use 0 "
      "commit",
