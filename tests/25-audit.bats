@@ -74,7 +74,7 @@ some_are_dropped() {
     wait_until 5 audit_has "$T/audit" '.store == "before"'
     mv "$T/audit" "$T/audit.1"
     kill -HUP "$(keeper_of "$M")"
-    wait_until 5 test -e "$T/audit"
+    wait_until 5 bash -c "rmdir '$M/before'; mkdir '$M/before'; [[ -s '$T/audit' ]]"
     mkdir "$M/after"
     wait_until 5 audit_has "$T/audit" '.store == "after"'
     assert_eq "$(grep -c after "$T/audit.1" || true)" 0
@@ -84,6 +84,21 @@ some_are_dropped() {
     wait_until 5 grep -q 'cannot open the audit .* again: Is a directory' "$LOG"
     rmdir "$M/after"
     mount_answers "$M"
+}
+
+@test "a disk that hangs while the audit is opened again keeps no worker from starting" {
+    export GMSFS_HOLD_AUDIT=$T/hold
+    touch "$T/hold"
+    start_mount size=16M,audit="$T/audit"
+    mv "$T/audit" "$T/audit.1"
+    kill -HUP "$KEEPER"
+    wait_until 5 bash -c "(( \$(wc -w <'/proc/$KEEPER/task/$KEEPER/children') == 2 ))"
+    kill -HUP "$KEEPER" # is not lost
+    kill -KILL "$(worker_of "$KEEPER" | head -n 1)" # the other child opens the file
+    wait_until 10 mkdir "$M/other"
+    wait_until 5 audit_has "$T/audit.1" '.store == "other"'
+    rm "$T/hold"
+    wait_until 5 bash -c "rmdir '$M/other'; mkdir '$M/other'; [[ -s '$T/audit' ]]"
 }
 
 @test "on a full disk lines are dropped and counted, and the mount goes on" {

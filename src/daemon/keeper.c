@@ -188,7 +188,7 @@ static void serve_turn(struct keeper *keeper)
         {keeper->control_fd, POLLIN, 0}, {keeper->mounts_fd, POLLPRI, 0},
         {keeper->binder.fd, POLLIN, 0},  {keeper->setup->relay->fd, POLLIN, 0},
         {keeper->visit.fd, POLLIN, 0},   {keeper->lifeline_fd, POLLIN, 0},
-        {keeper->tracer.fd, POLLIN, 0},
+        {keeper->tracer.fd, POLLIN, 0},  {keeper->auditor.fd, POLLIN, 0},
     };
     int count = poll(events, sizeof events / sizeof events[0], choose_timeout_ms(keeper));
 
@@ -204,6 +204,8 @@ static void serve_turn(struct keeper *keeper)
     notify_resend();
     if (count <= 0)
         return;
+    if (events[9].revents)
+        keeper_on_audited(keeper);
     if (events[8].revents)
         keeper_on_traced(keeper);
     if (events[7].revents)
@@ -303,6 +305,8 @@ static void end(struct keeper *keeper)
         kill(keeper->binder.pid, SIGKILL);
     if (keeper->tracer.pid > 0)
         kill(keeper->tracer.pid, SIGKILL);
+    if (keeper->auditor.pid > 0)
+        kill(keeper->auditor.pid, SIGKILL);
     read_last_messages(keeper);
     keeper_on_mounts(keeper);
     if (ended_in_order(keeper))
@@ -342,6 +346,7 @@ int keeper_main(const struct keeper_setup *setup)
         .worker = -1,
         .binder = ERRAND_NONE,
         .tracer = ERRAND_NONE,
+        .auditor = ERRAND_NONE,
         .unmounter = -1,
         .signal_fd = -1,
         .mounts_fd = -1,

@@ -194,23 +194,52 @@ static void pass_audit(struct keeper *keeper)
         keeper_tell_worker(keeper, WIRE_AUDIT, keeper->audit_fd);
 }
 
-/* Opens the audit again after the file was renamed; keeps the old one if that fails. */
+static void log_audit_stays(const struct keeper *keeper, int error)
+{
+    log_error("%s: cannot open the audit %s again: %s; events still go to the old file",
+              keeper_path(keeper), keeper->setup->options->audit, strerror(-error));
+}
+
+/* Runs in a child: the disk may be slow or dead. */
+static int open_audit_again(const void *argument, int *fd)
+{
+    const struct keeper *keeper = argument;
+
+    hook_wait("GMSFS_HOLD_AUDIT");
+    *fd = keeper_open_audit(keeper->setup->options->audit);
+    if (*fd < 0)
+        log_audit_stays(keeper, *fd);
+    return *fd < 0 ? *fd : 0;
+}
+
+/* Opens the audit again after the file was renamed, once more if a child opens it already. */
 static void reopen_audit(struct keeper *keeper)
 {
-    const char *path = keeper->setup->options->audit;
+    bool opens = keeper->auditor.pid > 0;
 
-    if (!*path || keeper->end_ms)
+    keeper->is_audit_renamed = opens;
+    if (opens || !*keeper->setup->options->audit || keeper->end_ms)
         return;
-    int fd = keeper_open_audit(path);
-    if (fd < 0) { /* for a next worker too */
-        log_error("%s: cannot open the audit %s again: %s; events still go to the old file",
-                  keeper_path(keeper), path, strerror(-fd));
-        return;
+    int error = errand_start(&keeper->auditor, open_audit_again, keeper);
+    if (error)
+        log_audit_stays(keeper, error);
+}
+
+/* Keeps the old file, for a next worker too, if the child has failed; the child has logged that. */
+void keeper_on_audited(struct keeper *keeper)
+{
+    int fd = -1, error = errand_finish(&keeper->auditor, &fd);
+
+    if (error || keeper->end_ms) {
+        file_close_fd(&fd);
+    } else {
+        file_close_fd(&keeper->audit_fd);
+        keeper->audit_fd = fd;
+        pass_audit(keeper);
+        keeper_store_update(keeper);
     }
-    file_close_fd(&keeper->audit_fd);
-    keeper->audit_fd = fd;
-    pass_audit(keeper);
-    keeper_store_update(keeper);
+    if (keeper->is_audit_renamed)
+        reopen_audit(keeper);
 }
 
 static int open_gms_sockets(struct keeper *keeper, const struct wire_message *prepared)

@@ -120,7 +120,9 @@ struct keeper {
     pid_t worker, unmounter;                       /* -1 if none */
     int signal_fd, mounts_fd, control_fd, keep_fd; /* -1 if none */
     struct errand binder;
-    struct errand tracer; /* replaces the trace's file */
+    struct errand tracer;  /* replaces the trace's file */
+    struct errand auditor; /* opens the audit again */
+    bool is_audit_renamed; /* once more, after that */
     int fuse_fd, listen_fd;
     int audit_fd; /* until the worker has it */
     int trace_fd;
@@ -168,6 +170,7 @@ bool keeper_on_keep(struct keeper *keeper);
 void keeper_on_mounts(struct keeper *keeper);
 void keeper_on_bound(struct keeper *keeper);
 void keeper_on_traced(struct keeper *keeper);
+void keeper_on_audited(struct keeper *keeper);
 
 /* ---- keeper_visit.c: another worker or keeper continues ------------------------------------- */
 

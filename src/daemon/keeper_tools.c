@@ -41,7 +41,8 @@ bool keeper_is_left_dead(const struct keeper *keeper, pid_t pid)
 bool keeper_is_own(const struct keeper *keeper, pid_t child)
 {
     return child == keeper->worker || child == keeper->binder.pid || child == keeper->tracer.pid ||
-           child == keeper->unmounter || keeper_is_left_dead(keeper, child) ||
+           child == keeper->auditor.pid || child == keeper->unmounter ||
+           keeper_is_left_dead(keeper, child) ||
            child_is_left_behind(child); /* the child that woke the device (have_device_woken) */
 }
 

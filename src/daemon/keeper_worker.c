@@ -51,6 +51,7 @@ int keeper_start_worker(struct keeper *keeper)
         file_close_fd(&keeper->listen_fd);
         file_close_fd(&keeper->binder.fd);
         file_close_fd(&keeper->tracer.fd);
+        file_close_fd(&keeper->auditor.fd);
         file_close_fd(&keeper->backings.fd);
         gms_sockets_forget(&keeper->gms);
         fdstore_close(&keeper->store);
