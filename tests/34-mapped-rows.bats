@@ -151,6 +151,19 @@ maps() { # STORE: the mapping has the bytes of the model that was loaded into it
     wait_until 10 used_is 0
 }
 
+@test "a drain names the process that maps a file, and waits for it" {
+    start_mount
+    load_model one
+    map_model one
+    cli -3 drain --timeout 1 "$M"
+    assert_match "$output" "waiting for 4.0 MiB that processes have mapped or open:.*pid $MAPPER +maps 4194304 bytes"
+    assert_match "$output" 'processes still have 4.0 MiB mapped or open after the time given; it serves again'
+    maps one
+    is_unmapped "${MODEL[@]}"
+    cli drain "$M"
+    used_is 0
+}
+
 start_gpu() { # a fake one that becomes suspect
     fake_gpus
     start_mount size=64M,host_size=64M

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #define ASK_EVERY_MS 50
+#define WAIT_BYTES   80 /* of the words that tell the reason for a wait */
 
 static const char usage[] =
     "Usage: gmsfs drain [--revoke] [--timeout S] [-q] MOUNT\n"
@@ -89,8 +90,9 @@ static int drain_explain(const struct mount *mount, int error)
     return CLI_FAILURE;
 }
 
-static void drain_say_sessions(const struct drain_store *drain, const struct mount *mount,
-                               uint64_t left)
+/* Names the processes that hold sessions of the mount, or map its memory. */
+static void drain_say_holders(const struct drain_store *drain, const struct mount *mount,
+                              const char *wait)
 {
     SCOPED_FREE char *holders = NULL;
 
@@ -98,8 +100,26 @@ static void drain_say_sessions(const struct drain_store *drain, const struct mou
     if (drain->quiet)
         return;
     holders = mount_look_holders(mount);
-    fprintf(stderr, "waiting for %" PRIu64 " session%s%s\n%s", left, left == 1 ? "" : "s",
-            holders && *holders ? ":" : "", holders ? holders : "");
+    fprintf(stderr, "waiting for %s%s\n%s", wait, holders && *holders ? ":" : "",
+            holders ? holders : "");
+}
+
+static void drain_say_sessions(const struct drain_store *drain, const struct mount *mount,
+                               uint64_t left)
+{
+    char wait[WAIT_BYTES];
+
+    snprintf(wait, sizeof(wait), "%" PRIu64 " session%s", left, left == 1 ? "" : "s");
+    drain_say_holders(drain, mount, wait);
+}
+
+static void drain_say_mapped(const struct drain_store *drain, const struct mount *mount,
+                             uint64_t left)
+{
+    char wait[WAIT_BYTES], size[SIZE_TEXT_BYTES];
+
+    snprintf(wait, sizeof(wait), "%s that processes have mapped or open", size_format(left, size));
+    drain_say_holders(drain, mount, wait);
 }
 
 /* Explains a stop by a signal. is_dropped: all sessions had ended, and the bytes are not free yet.
@@ -127,12 +147,32 @@ static int drain_late(const struct mount *mount, uint64_t left)
     return CLI_TIMEOUT;
 }
 
-/* Asks until the device holds nothing. The timeout applies to sessions only, not to memory that the
- * daemon is giving back. */
+static int drain_late_mapped(const struct mount *mount, uint64_t left)
+{
+    char size[SIZE_TEXT_BYTES];
+
+    cli_error("%s: processes still have %s mapped or open after the time given; it serves again, "
+              "its committed bytes are discarded; end these processes, and drain it again",
+              mount->path, size_format(left, size));
+    return CLI_TIMEOUT;
+}
+
+/* Returns true if processes keep all the memory that is left. */
+static bool drain_is_mapped(const struct mount *mount, uint64_t left)
+{
+    json_auto_t *device = NULL;
+
+    return store_read_json(mount->path, "device", &device) == 0 &&
+           store_json_number(device, "mapped_bytes") == left;
+}
+
+/* Asks until the device holds nothing. The timeout does not apply to memory that the daemon is
+ * giving back. */
 static int drain_wait(const struct drain_store *drain, const struct mount *mount,
                       struct daemon_drain *asked)
 {
-    uint64_t start_ms = cli_now_ms(), left = 0, said = 0;
+    uint64_t start_ms = cli_now_ms(), left = 0, said = 0, said_mapped = 0;
+    bool is_mapped;
     int error;
 
     for (;;) {
@@ -144,6 +184,12 @@ static int drain_wait(const struct drain_store *drain, const struct mount *mount
         if (error == -EBUSY && left != said)
             drain_say_sessions(drain, mount, left);
         said = error == -EBUSY ? left : said;
+        is_mapped = error == -EAGAIN && drain_is_mapped(mount, left);
+        if (is_mapped && cli_left_ms(start_ms, drain->timeout_ms) == 0)
+            return drain_late_mapped(mount, left);
+        if (is_mapped && left != said_mapped)
+            drain_say_mapped(drain, mount, left);
+        said_mapped = is_mapped ? left : said_mapped;
         clock_pause_ms(ASK_EVERY_MS);
         if (signals_get())
             return drain_interrupted(mount, error == -EAGAIN, left);
@@ -235,7 +281,8 @@ static const struct cli_option options[] = {
      "end the sessions instead of waiting for them; writers lose their work. Of a\n"
      "STORE: after the timeout, and after --kill"},
     {"--timeout", 0, "S", cli_take_timeout, offsetof(struct drain_store, timeout_ms),
-     "give up when sessions are left after S seconds (default: wait for them)"},
+     "give up when sessions are left after S seconds, or, of a mount, memory that\n"
+     "processes map (default: wait for them)"},
     {"--then", 0, "WORD", cli_take_text, offsetof(struct drain_store, then),
      "STORE: demote, its bytes leave the device as by 'gmsfs demote'; none, they are\n"
      "given up. The timeout does not bound the move"},
