@@ -77,3 +77,8 @@ setup() {
     HANG=$((HANG * 4))
     python_tests test_files_programs.LlamaCpp llama
 }
+
+@test "vLLM's own loader gives the same tokens from files of a store" {
+    HANG=$((HANG * 8))
+    python_tests test_files_vllm vllm
+}
