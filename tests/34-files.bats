@@ -231,6 +231,14 @@ load_directory() {
     }
 }
 
+@test "ls tells the bytes of files beside the tensors" {
+    load_directory
+    cli ls "$W"
+    assert_match "$output" "gmsfs:file:config.json +file +- +$(stat -c %s "$D/config.json") +a[0-9]+ +[0-9]+"
+    assert_match "$output" 'wide +[a-z0-9]+ +[0-9x]+ +[0-9]+ +a'
+    assert_match "$output" 'is immutable: this layout never changes'
+}
+
 @test "a large file and one with tensors is an allocation, small files share one" {
     load_directory
     assert_eq "$(find "$W/allocations" -type f -printf '%s\n' | sort -n | tail -n 2 | sort -u)" 2097153

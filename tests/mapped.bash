@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # variables that the helpers and bats set
+# shellcheck disable=SC2034,SC2154 # variables that tests read; and those that the helpers and bats set
 #
 # For tests of files that processes map (tests/tools/mapper.py).
 

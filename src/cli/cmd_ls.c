@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs ls - lists the committed layout of a store, tensor by tensor; takes no lock */
+#include "base/file_entry.h"
 #include "cli/cli.h"
 #include "cli/store_explain.h"
 #include "cli/store_open.h"
@@ -46,17 +47,28 @@ static const char *ls_allocation(const struct ls *ls, uint64_t rank, char *numbe
     return number;
 }
 
+/* True for the entry of a file that the store keeps. */
+static bool ls_is_file(const struct gmsfs_layout_entry *entry, struct file_entry *file)
+{
+    return strncmp(entry->key, FILE_ENTRY_PREFIX, FILE_ENTRY_PREFIX_BYTES) == 0 &&
+           file_entry_parse(entry->value, entry->value_bytes, file) == 0;
+}
+
 static int ls_row(const struct ls *ls, const struct gmsfs_layout_entry *entry,
                   struct ui_table *table)
 {
     char shape[SHAPE_TEXT_BYTES] = "-", bytes[NUMBER_TEXT_BYTES] = "-";
     char number[NUMBER_TEXT_BYTES], offset[NUMBER_TEXT_BYTES] = "-";
     struct tensor_value value;
-    bool bound = entry->rank != GMSFS_SLOT_NONE;
+    struct file_entry file;
+    bool bound = entry->rank != GMSFS_SLOT_NONE, is_file = ls_is_file(entry, &file);
+    const char *kind = is_file ? "file" : "-";
     int error = tensor_value_parse(entry->value, entry->value_bytes, &value);
 
     if (error)
         return error;
+    if (is_file)
+        snprintf(bytes, sizeof(bytes), "%" PRIu64, file.size_bytes);
     if (value.is_tensor)
         tensor_value_format_shape(value.shape, shape, sizeof(shape));
     if (value.has_size)
@@ -64,7 +76,7 @@ static int ls_row(const struct ls *ls, const struct gmsfs_layout_entry *entry,
     if (bound)
         snprintf(offset, sizeof(offset), "%" PRIu64, entry->offset);
     ui_table_add(table,
-                 (const char *[]){entry->key, value.dtype ? value.dtype : "-", shape, bytes,
+                 (const char *[]){entry->key, value.dtype ? value.dtype : kind, shape, bytes,
                                   bound ? ls_allocation(ls, entry->rank, number) : "-", offset});
     tensor_value_free(&value);
     return 0;
