@@ -82,3 +82,17 @@ setup() {
     HANG=$((HANG * 8))
     python_tests test_files_vllm vllm
 }
+
+@test "a model comes from the S3 that moto serves, whatever the names of its keys" {
+    python_with moto
+    mkdir -p "$T/model/a/b"
+    head -c 3000001 /dev/urandom >"$T/model/w.bin"
+    echo '{}' >"$T/model/a/con fig+1~.json"
+    head -c 200 /dev/urandom >"$T/model/a/b/é%41?.txt"
+    spawn "$PYTHON" "$ROOT/tests/tools/moto_s3.py" "$T/model" "$T/address"
+    wait_until 60 test -s "$T/address"
+    start_mount
+    AWS_ENDPOINT_URL=$(<"$T/address") AWS_ACCESS_KEY_ID=moto AWS_SECRET_ACCESS_KEY=moto AWS_REGION=us-east-1 \
+        cli load -q --files "$M/weights" 's3://models/a b+c~d'
+    diff -r "$T/model" "$M/weights/files"
+}
