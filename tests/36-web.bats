@@ -350,6 +350,7 @@ says_pages() {
         refused 2 'ADDRESS:PORT is needed|no numeric address' --listen "$word" x=/x
     done
     refused 2 'belong together' --tls-cert /x "$M"
+    refused 2 '1 to 512 are possible' --pulls 0 "$M"
     refused 2 'needs --tls-cert' --tls-client-ca /x "$M"
     refused 1 "not a gmsfs mount" --user nobody "$T"
     refused 1 "No such file" --tls-cert "$T/none" --tls-key "$T/none" "$M"

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ static const char ending[] = "Exit status: that of nginx, 0 after SIGTERM; 1 fai
 struct web_values {
     const char *listen, *user;
     const char *cert, *key, *client_ca, *pages, *access_log;
+    uint64_t pulls;
     bool is_insecure, is_printed;
 };
 
@@ -136,6 +138,15 @@ static int web_check_listen(const struct web_order *order)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
     if (bind(fd, &order->address.any, bytes) != 0 || listen(fd, 1) != 0)
         return web_refuse_listen(order, errno);
+    return CLI_OK;
+}
+
+static int web_take_pulls(struct web_order *order)
+{
+    if (order->values.pulls < 1 || order->values.pulls > WEB_MAX_PULLS)
+        return cli_usage_error("--pulls %" PRIu64 ": 1 to %u are possible", order->values.pulls,
+                               WEB_MAX_PULLS);
+    order->web.pulls = (unsigned)order->values.pulls;
     return CLI_OK;
 }
 
@@ -350,6 +361,8 @@ static const struct cli_option options[] = {
      "directory of the pages under /" WEB_PAGES "/ (default: those of gmsfs)"},
     {"--access-log", 0, "FILE", cli_take_text, offsetof(struct web_values, access_log),
      "file of a line for each request (default: none)"},
+    {"--pulls", 0, "N", cli_take_number, offsetof(struct web_values, pulls),
+     "answers at a time with bytes under by-id (default: 2)"},
     {"--print", 0, NULL, cli_take_flag, offsetof(struct web_values, is_printed),
      "print the service for the 'http' block of another nginx, and end"},
     {0},
@@ -357,11 +370,13 @@ static const struct cli_option options[] = {
 
 static int web_run(int argc, char **argv)
 {
-    static struct web_order order = {.values = {.listen = WEB_USUAL_LISTEN}};
+    static struct web_order order = {.values = {.listen = WEB_USUAL_LISTEN, .pulls = WEB_PULLS}};
     int status = cli_parse(argc, argv, &order.values);
 
     if (status == CLI_OK)
         status = web_parse_listen(order.values.listen, &order);
+    if (status == CLI_OK)
+        status = web_take_pulls(&order);
     if (status == CLI_OK)
         status = web_check_secure(&order);
     if (status == CLI_OK)

@@ -73,6 +73,7 @@ static const char variables[] =
     "\n"
     "limit_conn_zone $binary_remote_addr zone=gmsfs_client:1m;\n"
     "limit_conn_zone \"all\" zone=gmsfs_all:32k;\n"
+    "limit_conn_zone \"pulls\" zone=gmsfs_pulls:32k;\n"
     "\n";
 
 static const char rules[] =
@@ -276,7 +277,7 @@ static void put_places(const struct web *web, FILE *to)
     "                return 403;\n"           \
     "            }\n"
 
-static void put_mount(const struct web_mount *mount, FILE *to)
+static void put_mount(const struct web *web, const struct web_mount *mount, FILE *to)
 {
     const char *name = mount->name;
 
@@ -299,7 +300,15 @@ static void put_mount(const struct web_mount *mount, FILE *to)
     put_paths(name, STORE "/(?:allocations|files)(?:/.*)?", LISTED SENT, to);
     put_kept_paths(name, BY_ID "/pieces", TEXT KEPT_OPEN, to);
     put_kept_paths(name, BY_ID "/layout", KEPT_OPEN, to);
-    put_kept_paths(name, BY_ID "/(?:allocations/[0-9]+|files/.+)", SENT, to);
+    begin_paths(name, BY_ID "/(?:allocations/[0-9]+|files/.+)", SENT, to);
+    put_headers(3, "$gmsfs_keep", OF_FILES, to);
+    /* A bound of its own hides those around it. */
+    fprintf(to,
+            "            limit_conn gmsfs_pulls %u;\n"
+            "            limit_conn gmsfs_client 32;\n"
+            "            limit_conn gmsfs_all 512;\n"
+            "        }\n",
+            web->pulls);
     fprintf(to,
             "\n        location /%s/ {\n"
             "            error_page 405 = @method;\n" /* and none for 404 */
@@ -380,7 +389,7 @@ void web_write(const struct web *web, FILE *to)
     fputs("\n    location / {\n        return 404;\n    }\n", to);
     put_pages(web, to);
     for (size_t i = 0; i < web->mount_count; i++)
-        put_mount(&web->mounts[i], to);
+        put_mount(web, &web->mounts[i], to);
     fputs("}\n", to);
 }
 

@@ -26,8 +26,11 @@ static void write_service(const struct web *web, const struct web_process *proce
 static const char *write_one(const char *name, const char *path, const struct web_process *process)
 {
     struct web_mount mount = {.name = name, .path = path};
-    struct web web = {
-        .mounts = &mount, .mount_count = 1, .listen = "127.0.0.1:1", .is_loopback = true};
+    struct web web = {.mounts = &mount,
+                      .mount_count = 1,
+                      .listen = "127.0.0.1:1",
+                      .is_loopback = true,
+                      .pulls = 7};
 
     write_service(&web, process);
     return written;
@@ -80,6 +83,13 @@ TAP_TEST(a_dot_in_a_name_stands_for_itself)
     check(has("    location /a.b/ {\n"));
     check(has("\"(?s)^/a\\.b/(?:device)\\z\""));
     check(has("    \"~^/a\\.b/\" \"/x\";\n"));
+}
+
+TAP_TEST(bytes_by_id_have_a_bound_beside_those_of_all)
+{
+    write_one("host", "/x", NULL);
+    check(has("            limit_conn gmsfs_pulls 7;\n            limit_conn gmsfs_client 32;\n"
+              "            limit_conn gmsfs_all 512;\n"));
 }
 
 TAP_TEST(files_of_nginx_lie_in_the_private_directory)
