@@ -245,6 +245,24 @@ def attack_requests() -> int:
     return len(refused) + len(harmless) + len(odd) + len(raw)
 
 
+def attack_framing(parts: list[bytes]) -> int:
+    """Requests within bodies, whose length is told in two ways: none is answered on its own."""
+    hidden = b"GET /host/weights/state HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    length = b"Content-Length: %d" % len(hidden)
+    path = b"/host/" + b"/".join(quote_from_bytes(part, safe="").encode() for part in parts)
+    line = b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-0\r\n"
+    frames = [length, b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0",
+              b"Transfer-Encoding: xchunked\r\n\r\n0", b"Transfer-Encoding : chunked\r\n\r\n0",
+              b"Transfer-Encoding: chunked, identity\r\n\r\n0", length + b"\r\n" + length,
+              length + b"\r\nX: a\r\n b", b"Transfer-Encoding:\x0bchunked\r\n\r\n0",
+              b"Content-Length: +%d" % len(hidden)]
+    for frame in frames:
+        status, _, rest = exchange(line + frame + b"\r\n\r\n" + hidden, ends=True)
+        require(b"HTTP/1.1 200" not in rest, "a request in a body", frame, status, rest)
+        require(status == 206 or status in ERRORS, "a body", frame, status, rest)
+    return len(frames)
+
+
 def main() -> None:
     sent = crawl()
     names = {parts[1] for parts in sent if len(parts) > 1}
@@ -253,6 +271,7 @@ def main() -> None:
     largest = max((parts for parts in sent if b"allocations" in parts),
     key=lambda at: len(read(at) or b""))
     attacks = attack_paths() + attack_ranges(largest, read(largest) or b"") + attack_requests()
+    attacks += attack_framing(largest)
     print(f"{asked} requests: {len(sent)} files sent, {attacks} attacks")
 
 
