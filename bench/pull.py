@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gmsfs pull beside curl into memory, with as many connections; called by bench/run.
+"""gmsfs pull beside curl into memory, and beside other tools and engines; called by bench/run.
 
     pull.py GMSFS MOUNT STORE OTHER FOLDER
 
 A local nginx serves MOUNT; STORE is pulled into OTHER, both host memory. FOLDER is in memory, for
-nginx and the bytes of curl.
+nginx and the bytes of the others. rsync (a daemon), scp (an sshd of its own) and the engines of
+other_peers, which PEERS_PYTHON may have, get the same bytes over the loopback.
 """
 
+import contextlib
+import getpass
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -25,6 +29,95 @@ def measure(run):
     return time.perf_counter() - begin
 
 
+def print_row(label, ours, theirs, size, most):
+    rates = [f"{size / seconds / 1e9:.2f} GB/s" for seconds in (ours, theirs)]
+    verdict = "ok" if ours / theirs <= most else "MISSED"
+    row = f"{label:<58} {rates[0]:>10} {rates[1]:>10} {ours / theirs:8.2f} {f'<= {most:.2f}':>8}  {verdict}"
+    print(row, flush=True)
+
+
+def find(program):
+    return shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin")
+
+
+@contextlib.contextmanager
+def server(words):
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(1)
+        yield process.poll() is None
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def rsync_words(folder, port):
+    """The server's command, and the client's."""
+    config = folder / "rsyncd.conf"
+    ids = "uid = root\ngid = root\n" if os.geteuid() == 0 else ""
+    config.write_text(f"use chroot = no\n{ids}[from]\npath = {folder}/from\n")
+    daemon = ["rsync", "--daemon", "--no-detach", f"--config={config}"]
+    daemon += ["--address=127.0.0.1", f"--port={port}"]
+    return daemon, ["rsync", "-rW", "--inplace", f"rsync://127.0.0.1:{port}/from/", f"{folder}/to"]
+
+
+def scp_words(folder, port):
+    key = folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    config = folder / "sshd.conf"
+    config.write_text(f"ListenAddress 127.0.0.1:{port}\nHostKey {key}\nAuthorizedKeysFile {key}.pub\n"
+                      "StrictModes no\nUsePAM no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\n"
+                      "PidFile none\n")
+    daemon = [find("sshd"), "-D", "-f", config]
+    options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    return daemon, ["scp", "-qr", "-P", str(port), "-i", key, *options,
+                    f"{getpass.getuser()}@127.0.0.1:{folder}/from", f"{folder}/to"]
+
+
+def compare_tools(pull, folder, size, port):
+    """rsync and scp in turns with pull; returns pull's best time."""
+    best = None
+    for name, need, make_words in (("rsync", "rsync", rsync_words), ("scp", "sshd", scp_words)):
+        if not find(need):
+            print(f"bench/run: {name} is left out: no {need} here", file=sys.stderr)
+            continue
+        daemon, client = make_words(folder, port)
+        times = [], []
+        with server(daemon) as is_there:
+            if not is_there:
+                print(f"bench/run: {name} is left out: its server does not start", file=sys.stderr)
+                continue
+            for _ in range(ROUNDS):
+                times[0].append(measure(pull))
+                times[1].append(measure(lambda: subprocess.run(client, check=True)))
+                if sum(at.stat().st_size for at in (folder / "to").rglob("*") if at.is_file()) != size:
+                    sys.exit(f"bench/run: {name} did not bring all bytes")
+                shutil.rmtree(folder / "to")
+        print_row(f"pull with sums, 8 connections, and {name}", min(times[0]), min(times[1]), size, 1)
+        best = min([*times[0], *([best] if best else [])])
+    return best or measure(pull)
+
+
+def compare_peers(ours, size):
+    program = pathlib.Path(__file__).with_name("other_peers")
+    words = [os.environ.get("PEERS_PYTHON", sys.executable), program, str(size)]
+    lines = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    for name, took in (line.split() for line in lines if len(line.split()) == 2):
+        if took.isdigit():
+            print_row(f"pull with sums, 8 connections, and {name} over TCP", ours, int(took) / 1e6, size, 1)
+        elif took in ("absent", "failed"):
+            print(f"bench/run: {name} is left out: {took}", file=sys.stderr)
+
+
+def compare_others(pull, mount, store, folder, size, port):
+    (folder / "from").mkdir()
+    for at in pathlib.Path(mount, store, "allocations").iterdir():
+        shutil.copyfile(at, folder / "from" / at.name)
+    best = compare_tools(pull, folder, size, port)
+    shutil.rmtree(folder / "from")
+    compare_peers(best, size)
+
+
 def main():
     gmsfs, mount, store, other = sys.argv[1:5]
     folder = pathlib.Path(sys.argv[5])
@@ -33,13 +126,13 @@ def main():
     sizes = [int(line.split()[2]) for line in lines if line.startswith("allocation ")]
     port = 20000 + os.getpid() % 10000
     base = f"http://127.0.0.1:{port}/{store}"
-    server = serve(mount, folder, port)
+    nginx = serve(mount, folder, port)
     try:
         for count in (1, 4, 8):
 
             def curl():
                 outs, clients = [], []
-                for first in range(count):  # each its allocations, one after the other
+                for first in range(min(count, len(sizes))):  # each its allocations, one after the other
                     words = ["curl", "-sSf"]
                     for rank in range(first, len(sizes), count):
                         outs.append(folder / f"out-{rank}")
@@ -59,16 +152,12 @@ def main():
             for _ in range(ROUNDS):  # in turns, so that other load of the machine meets both
                 times[0].append(measure(pull))
                 times[1].append(measure(curl))
-            ours, floor, size = min(times[0]), min(times[1]), sum(sizes)
             label = f"pull with sums, {count} connections, and curl to memory"
-            rates = [f"{size / seconds / 1e9:.2f} GB/s" for seconds in (ours, floor)]
-            verdict = "ok" if ours / floor <= LIMIT else "MISSED"
-            limit = f"<= {LIMIT:.2f}"
-            row = f"{label:<58} {rates[0]:>10} {rates[1]:>10} {ours / floor:8.2f} {limit:>8}  {verdict}"
-            print(row, flush=True)
+            print_row(label, min(times[0]), min(times[1]), sum(sizes), LIMIT)
+        compare_others(pull, mount, store, folder, sum(sizes), port + 1)
     finally:
-        server.terminate()
-        server.wait()
+        nginx.terminate()
+        nginx.wait()
 
 
 if __name__ == "__main__":
