@@ -194,6 +194,33 @@ begun() { # NODE: it has sent a piece, as its log says afterwards
     assert_match "$(output_of "$SPAWNED")" 'no node sends the contents: .*it (has other|no longer has the) contents'
 }
 
+@test "a source that is drained, or whose daemon is gone, in the middle" {
+    local pid
+    pair
+    THREADS=2
+    spawn_pull 2 0 1
+    pid=$SPAWNED
+    wait_until 20 begun 0
+    "$GMSFS" drain --revoke "${NODE[0]}"
+    SPAWNED=$pid
+    ends_well
+    "$GMSFS" drain --undo "${NODE[0]}"
+
+    # From the one that is left to the drained one, until its daemon is gone.
+    : >"$T/nginx1/log"
+    spawn in_node 0 "$GMSFS" pull -q --threads 2 --timeout 2 "${NODE[0]}/weights" "$(url 1)"
+    pid=$SPAWNED
+    wait_until 20 begun 1
+    expect_death "${NODE[1]}"
+    touch "$GMSFS_LAST_WORKER"
+    kill -KILL "$(worker_of "${KEEPER_OF[${NODE[1]}]}")"
+    wait_exit "$pid" 60
+    rm -f "$GMSFS_LAST_WORKER"
+    assert_eq "$status" 1
+    assert_match "$(output_of "$pid")" 'no node sends the contents: '
+    [[ ! -e ${NODE[0]}/weights || $(<"${NODE[0]}/weights/state") == EMPTY ]] || fail 'a store was left'
+}
+
 @test "one packet of a hundred lost, and 50 ms of delay" {
     requires netem
     pair
