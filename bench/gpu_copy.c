@@ -7,11 +7,16 @@
  * HOST is a store in host memory, GPU0 and the others are stores on these devices.
  * A store of COUNT allocations of BYTES on GPU 0 is copied to GPU 1, against one cuMemcpyPeer of as
  * many bytes between memory of these GPUs, with peer access; to GPU 1 and GPU 2 at once, against
- * GPU 1 alone; from host memory to GPU 1, against one copy of as many bytes from pinned memory.
- * Ours is the time of moving bytes, as the command itself takes it: contexts and memory are made
- * before. The time of the whole command is printed beside the table.
+ * GPU 1 alone; from host memory to GPU 1, against one copy of as many bytes from pinned memory;
+ * from GPU 0 to host memory, against such a copy or, if these are slower, bare writes of as many
+ * bytes to as many new memfds by as many threads: the kernel has to make every page. Ours is the
+ * time of moving bytes, as the command itself takes it: contexts and memory are made before. The
+ * time of the whole command is printed beside the table.
  */
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 
 #include "command.h"
 #include "gpu_copies.h"
@@ -105,6 +110,64 @@ static void peers_close(const struct peers *peers)
     }
 }
 
+/* Threads that write the parts of new files, each from a buffer of its own. */
+#define WRITERS     12
+#define PART_BYTES  ((size_t)16 << 20)
+#define WRITE_BYTES ((size_t)1 << 20)
+
+struct writes {
+    int fds[64];
+    size_t count, bytes; /* files, and bytes of each */
+    size_t part_bytes;
+    atomic_size_t next; /* part: those at one offset of all files follow each other */
+};
+
+static void *writes_run(void *context)
+{
+    struct writes *writes = context;
+    size_t parts = writes->count * (writes->bytes / writes->part_bytes), part;
+    char *buffer = malloc(WRITE_BYTES);
+
+    if (!buffer)
+        bench_die("malloc", ENOMEM);
+    memset(buffer, 1, WRITE_BYTES);
+    while ((part = atomic_fetch_add(&writes->next, 1)) < parts) {
+        off_t at = (off_t)(part / writes->count * writes->part_bytes);
+        for (size_t done = 0; done < writes->part_bytes; done += WRITE_BYTES)
+            if (pwrite(writes->fds[part % writes->count], buffer, WRITE_BYTES, at + (off_t)done) !=
+                (ssize_t)WRITE_BYTES)
+                bench_die("pwrite", errno);
+    }
+    free(buffer);
+    return NULL;
+}
+
+static double writes_time(size_t count, size_t bytes)
+{
+    struct writes writes = {.count = count, .bytes = bytes};
+    size_t part = bytes < PART_BYTES ? bytes : PART_BYTES;
+    pthread_t threads[WRITERS];
+    double start_us;
+
+    if (count > sizeof writes.fds / sizeof *writes.fds || bytes % part || part % WRITE_BYTES)
+        bench_die("COPY: at most 64 allocations of a multiple of 16M, or of 1M below", EINVAL);
+    writes.part_bytes = part;
+    for (size_t i = 0; i < count; i++)
+        if ((writes.fds[i] = memfd_create("bench", 0)) < 0 ||
+            ftruncate(writes.fds[i], (off_t)bytes) < 0)
+            bench_die("memfd_create", errno);
+    start_us = bench_now_us();
+    for (int i = 0; i < WRITERS; i++)
+        if (pthread_create(&threads[i], NULL, writes_run, &writes) != 0)
+            bench_die("pthread_create", EAGAIN);
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    start_us = bench_now_us() - start_us;
+    for (size_t i = 0; i < count; i++)
+        close(writes.fds[i]);
+    return start_us;
+}
+
 /* ---- the rows ------------------------------------------------------------------------------ */
 
 static void tell_whole(const char *what)
@@ -146,9 +209,10 @@ static void row_chain(const char *gmsfs, char **stores, double bytes)
               BENCH_AT_MOST);
 }
 
-static void row_host(const char *gmsfs, char **host, char **stores, double bytes)
+static void row_host(const char *gmsfs, char **host, char **stores, size_t count, double bytes)
 {
     double up_us[BENCH_ROUNDS], down_us[BENCH_ROUNDS], floor_us[BENCH_ROUNDS];
+    double writes_us[BENCH_ROUNDS];
     struct gpu_copies copies;
     struct gpu gpu;
 
@@ -161,6 +225,8 @@ static void row_host(const char *gmsfs, char **host, char **stores, double bytes
         down_us[to] = time_copy(gmsfs, stores[0], host, 1, bytes);
         up_us[to] = time_copy(gmsfs, *host, stores + 1, 1, bytes);
         floor_us[to] = gpu_copies_time(&copies, 1, (uint64_t)bytes);
+        places_fill(*host, 0, 0); /* room for the bare writes */
+        writes_us[to] = writes_time(count, (size_t)bytes / count);
     }
     tell_whole("host to GPU");
     gpu_copies_end(&copies);
@@ -168,6 +234,8 @@ static void row_host(const char *gmsfs, char **host, char **stores, double bytes
               bench_median(floor_us), 0.75, BENCH_AT_LEAST);
     bench_row_told("  from GPU to host memory / pinned copy (speed)", bench_median(down_us),
                    bench_median(floor_us));
+    bench_row_told("  from GPU to host memory / bare writes to new memfds (speed)",
+                   bench_median(down_us), bench_median(writes_us));
 }
 
 int main(int argc, char **argv)
@@ -184,6 +252,6 @@ int main(int argc, char **argv)
     row_gpu(argv[1], stores, bytes);
     if (argc == 8)
         row_chain(argv[1], stores, bytes);
-    row_host(argv[1], host, stores, bytes);
+    row_host(argv[1], host, stores, bench_number(argv[2]), bytes);
     return 0;
 }
