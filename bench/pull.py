@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """gmsfs pull beside curl into memory, and beside other tools and engines; called by bench/run.
 
-    pull.py GMSFS MOUNT STORE OTHER FOLDER
+    pull.py GMSFS MOUNT STORE OTHER FOLDER [MODEL]
 
-A local nginx serves MOUNT; STORE is pulled into OTHER, both host memory. FOLDER is in memory, for
-nginx and the bytes of the others. rsync (a daemon), scp (an sshd of its own) and the engines of
-other_peers, which PEERS_PYTHON may have, get the same bytes over the loopback.
+A local nginx serves MOUNT, of host memory; its STORE is pulled into the store at the path OTHER. FOLDER
+is in memory, for nginx and the bytes of the others. rsync (a daemon), scp (an sshd of its own) and the
+engines of other_peers, which PEERS_PYTHON may have, get the same bytes over the loopback. With MODEL, the
+files that STORE was loaded from, OTHER is on a GPU: then the times are those of the bytes alone, and the
+floor is the slower of curl and of gmsfs load from the page cache to that GPU.
 """
 
 import contextlib
 import getpass
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -88,14 +91,14 @@ def compare_tools(pull, folder, size, port):
                 print(f"bench/run: {name} is left out: its server does not start", file=sys.stderr)
                 continue
             for _ in range(ROUNDS):
-                times[0].append(measure(pull))
+                times[0].append(pull())
                 times[1].append(measure(lambda: subprocess.run(client, check=True)))
                 if sum(at.stat().st_size for at in (folder / "to").rglob("*") if at.is_file()) != size:
                     sys.exit(f"bench/run: {name} did not bring all bytes")
                 shutil.rmtree(folder / "to")
         print_row(f"pull with sums, 8 connections, and {name}", min(times[0]), min(times[1]), size, 1)
         best = min([*times[0], *([best] if best else [])])
-    return best or measure(pull)
+    return best or pull()
 
 
 def compare_peers(ours, size):
@@ -118,12 +121,19 @@ def compare_others(pull, mount, store, folder, size, port):
     compare_peers(best, size)
 
 
+def seconds_of_bytes(words, size):
+    """The time of the bytes alone, as the command tells their rate."""
+    output = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return size / 1e9 / float(re.findall(r"([0-9.]+) GB/s", output)[-1])
+
+
 def main():
     gmsfs, mount, store, other = sys.argv[1:5]
-    folder = pathlib.Path(sys.argv[5])
+    folder, model = pathlib.Path(sys.argv[5]), sys.argv[6:7]
     lines = pathlib.Path(mount, store, "pieces").read_text().splitlines()
     contents = lines[1].split()[1]
     sizes = [int(line.split()[2]) for line in lines if line.startswith("allocation ")]
+    size = sum(sizes)
     port = 20000 + os.getpid() % 10000
     base = f"http://127.0.0.1:{port}/{store}"
     nginx = serve(mount, folder, port)
@@ -144,17 +154,25 @@ def main():
                     out.unlink()
 
             def pull():
-                os.rmdir(pathlib.Path(mount, other)) if pathlib.Path(mount, other).exists() else None
-                words = [gmsfs, "pull", "-q", "--threads", str(count), f"{mount}/{other}", base]
-                subprocess.run(words, check=True)
+                os.rmdir(other) if pathlib.Path(other).exists() else None
+                words = [gmsfs, "pull", "--threads", str(count), other, base]
+                if model:
+                    return seconds_of_bytes(words, size)
+                return measure(lambda: subprocess.run([*words, "-q"], check=True))
 
-            times = [], []
-            for _ in range(ROUNDS):  # in turns, so that other load of the machine meets both
-                times[0].append(measure(pull))
+            times = [], [], [0]
+            for _ in range(ROUNDS):  # in turns, so that other load of the machine meets all
+                times[0].append(pull())
                 times[1].append(measure(curl))
+                if model:
+                    times[2].append(seconds_of_bytes([gmsfs, "load", other, *model], size))
+            floor = max(min(times[1]), min(times[2][1:], default=0))
             label = f"pull with sums, {count} connections, and curl to memory"
-            print_row(label, min(times[0]), min(times[1]), sum(sizes), LIMIT)
-        compare_others(pull, mount, store, folder, sum(sizes), port + 1)
+            if model:
+                label = f"pull to a GPU, {count} connections, and curl or load"
+            print_row(label, min(times[0]), floor, size, LIMIT)
+        if not model:
+            compare_others(pull, mount, store, folder, size, port + 1)
     finally:
         nginx.terminate()
         nginx.wait()
