@@ -20,7 +20,7 @@
 
 static const uint8_t no_group[DIGEST_BYTES];
 
-/* One store, and what it gets. */
+/* One store, and the contents that it gets. */
 struct rank {
     struct pull pull;
     struct image_load load;
