@@ -130,6 +130,21 @@ setup() {
 }
 
 # bats test_tags=quick
+@test "requests are counted by kind in metrics, and go on with the next worker" {
+    start_gms_mount
+    gms v0 weights lock rw - allocate 65536 first allocate 65536 second commit
+    local wanted='gms_(handshake"} 1|allocate"} 2|commit"} 1)$'
+    assert_eq "$(grep -cE "^gmsfs_requests_total\{kind=\"$wanted" "$M/metrics")" 3
+    kill_worker
+    assert_eq "$(grep -cE "^gmsfs_requests_total\{kind=\"$wanted" "$M/metrics")" 3
+    gms v0 weights lock ro -
+    assert_match "$(grep 'loop_seconds_total{kind="gms_handshake"' "$M/metrics")" ' 0\.0*[1-9]'
+    grep -qxF 'gmsfs_requests_total{kind="gms_handshake"} 2' "$M/metrics"
+    cat "$M/metrics" >"$T/metrics"
+    assert_eq "$(sed -n 's/^gmsfs_request_loop_seconds_count //p' "$T/metrics")" \
+        "$(awk '/^gmsfs_requests_total/ { sum += $2 } END { print sum }' "$T/metrics")"
+}
+
 @test "a client that is killed while it holds leaves nothing, and while it waits is never granted" {
     start_gms_mount
     hold_gms v0 weights lock rw - allocate 100 -

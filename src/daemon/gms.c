@@ -231,6 +231,13 @@ static void host_unhold(void *context, struct event_held *held)
     transaction_unhold(gms->setup.transaction, held);
 }
 
+static void host_count(void *context, uint32_t kind, uint64_t began_us)
+{
+    struct gms *gms = context;
+
+    fs_count_gms(gms->setup.counts, kind, began_us);
+}
+
 /* ---- for the worker -------------------------------------------------------------------------- */
 
 static int make_rpc(struct gms *gms)
@@ -249,6 +256,7 @@ static int make_rpc(struct gms *gms)
         .submit = host_submit,
         .enter = host_enter,
         .leave = host_leave,
+        .count = host_count,
         .number = host_number,
         .is_recording = host_is_recording,
         .note = host_note,

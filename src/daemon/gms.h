@@ -26,6 +26,7 @@ struct gms_setup {
     struct keep *keep;
     struct transaction *transaction;
     struct fs_ledger *ledger;
+    struct fs_counts *counts;
     int memory_fd; /* from rpc_make_memory */
 };
 

@@ -174,11 +174,14 @@ static const char *get_unshared_reason(const struct worker *worker)
     return NULL;
 }
 
+_Static_assert(RPC_KINDS <= FS_GMS_KINDS, "every kind of GMS requests has a count");
+
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
         .ledger = worker->setup->ledger,
         .counts = &get_counts(worker)->fs,
+        .get_gms_kind = rpc_kind_name,
         .fuse_fd = fuse_fd,
         .mountpoint = worker->setup->mountpoint,
         .allow_other = worker->setup->allow_other,
@@ -401,6 +404,7 @@ static int open_gms(struct worker *worker)
         .keep = &worker->keep,
         .transaction = &worker->transaction,
         .ledger = worker->setup->ledger,
+        .counts = &get_counts(worker)->fs,
         .memory_fd = worker->setup->gms_memory_fd,
     };
     int error = setup.options->gms ? gms_new(&setup, &worker->gms) : 0;

@@ -223,6 +223,9 @@ size_t fs_ledger_bytes(const struct fs_ledger *ledger);
 /* Requests by FUSE's opcode; those on `.fds` have a place that no opcode has. */
 #define FS_COUNTED_KINDS 64u
 #define FS_COUNTED_FDS   (FS_COUNTED_KINDS - 1)
+/* Requests of GMS clients by their kind have the places from here on. */
+#define FS_COUNTED_GMS 48u
+#define FS_GMS_KINDS   (FS_COUNTED_FDS - FS_COUNTED_GMS)
 
 /* Numbers that only grow, from the mount's begin to its end: in memory that outlives the worker and
  * that another build continues. Only append fields. */
@@ -233,9 +236,13 @@ struct fs_counts {
     struct histogram loop_times; /* of all kinds */
 };
 
+/* Counts a request of a GMS client whose work in the loop began at began_us and ends now. */
+void fs_count_gms(struct fs_counts *counts, uint32_t kind, uint64_t began_us);
+
 struct fs_options {
     struct fs_ledger *ledger;
     struct fs_counts *counts;
+    const char *(*get_gms_kind)(uint32_t kind); /* name of a kind of GMS requests */
     int fuse_fd;            /* mounted already; becomes the session's */
     const char *mountpoint; /* for messages */
     bool allow_other;

@@ -214,7 +214,7 @@ const struct fs_kept_position *fs_kept_position(const struct fs_kept_handle *kep
  * kind: FUSE's opcode, or FS_COUNTED_FDS */
 uint64_t fs_count_request(struct fs *fs, uint32_t kind, uint64_t began_us);
 /* Returns the name of the requests that are counted in this place of struct fs_counts. */
-const char *fs_count_name(uint32_t place);
+const char *fs_count_name(const struct fs *fs, uint32_t place);
 
 /* ---- requests (request.c) ---------------------------------------------------------------- */
 

@@ -419,19 +419,21 @@ static void write_waits(FILE *out, const struct service_counts *counts)
     write_histogram(out, name, "", &counts->recoveries);
 }
 
-static void write_requests(FILE *out, const struct fs_counts *counts)
+static void write_requests(FILE *out, const struct fs *fs)
 {
-    head(out, "gmsfs_requests_total", "counter", "Requests of the kernel and of clients of .fds.");
+    const struct fs_counts *counts = fs->options.counts;
+    head(out, "gmsfs_requests_total", "counter",
+         "Requests of the kernel, of clients of .fds, and of GMS clients.");
     for (uint32_t i = 0; i < FS_COUNTED_KINDS; i++)
         if (counts->requests[i].count > 0)
-            fprintf(out, "gmsfs_requests_total{kind=\"%s\"} %llu\n", fs_count_name(i),
+            fprintf(out, "gmsfs_requests_total{kind=\"%s\"} %llu\n", fs_count_name(fs, i),
                     (unsigned long long)counts->requests[i].count);
     head(out, "gmsfs_request_loop_seconds_total", "counter",
          "Time that the event loop took for requests of this kind.");
     for (uint32_t i = 0; i < FS_COUNTED_KINDS; i++) {
         if (counts->requests[i].count == 0)
             continue;
-        fprintf(out, "gmsfs_request_loop_seconds_total{kind=\"%s\"} ", fs_count_name(i));
+        fprintf(out, "gmsfs_request_loop_seconds_total{kind=\"%s\"} ", fs_count_name(fs, i));
         seconds(out, counts->requests[i].loop_us);
     }
     head(out, "gmsfs_request_loop_seconds", "histogram",
@@ -481,7 +483,7 @@ static void write_device(FILE *out, const struct fs *fs)
            "Descriptors that users were sent and have not read, at most.", fs->unread_count);
     write_moves(out, &info, &numbers.counts);
     write_waits(out, &numbers.counts);
-    write_requests(out, fs->options.counts);
+    write_requests(out, fs);
     write_audit(out, fs);
     write_trace(out);
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.",

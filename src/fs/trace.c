@@ -48,7 +48,7 @@ static const char *const opcode_names[] = {
     [FUSE_RENAME2] = "rename2",
     [FUSE_LSEEK] = "lseek",
 };
-_Static_assert(sizeof opcode_names / sizeof opcode_names[0] < FS_COUNTED_FDS,
+_Static_assert(sizeof opcode_names / sizeof opcode_names[0] <= FS_COUNTED_GMS,
                "every named opcode has a place of its own");
 
 bool fs_trace_has_name(uint32_t opcode)

@@ -189,9 +189,9 @@ void rpc_on_done(struct service_request *request, int error, const struct servic
 
 static void dispatch(struct rpc_connection *connection)
 {
-    connection->asked_us = kept_get_asked_us(
-        connection->kept, kept_get_input(connection->kept)->consumed + 1, clock_now_us());
-    uint64_t span_us = timeline_begin();
+    uint64_t now_us = clock_now_us(), span_us = timeline_begin();
+    connection->asked_us =
+        kept_get_asked_us(connection->kept, kept_get_input(connection->kept)->consumed + 1, now_us);
     PROBE_REQUEST(connection->id, PROBE_GMS, connection->asked.type, connection->caller.uid);
     if (log_is_debug())
         rpc_trace_asked(connection);
@@ -201,6 +201,7 @@ static void dispatch(struct rpc_connection *connection)
         rpc_serve_v0(connection);
     else
         rpc_serve_v1(connection);
+    rpc_count_request(connection, now_us);
     timeline_end("loop", "GMS", span_us, NULL);
 }
 

@@ -30,6 +30,11 @@ enum rpc_domain {
  * when a client connects. */
 const char *rpc_domain_name(enum rpc_domain domain);
 
+/* Kinds of requests, in counts that another build goes on with: only append. */
+#define RPC_KINDS 14u
+/* Returns the name that a kind of requests has in `metrics`. */
+const char *rpc_kind_name(uint32_t kind);
+
 /* An order to the keeper to hold a descriptor of a connection too. Embedded in the connection. */
 struct rpc_keeping {
     uint64_t id; /* of the connection, never used again */
@@ -60,6 +65,8 @@ struct rpc_host {
      * return value of `enter`: so the keeper knows a frame that kills worker after worker. */
     uint64_t (*enter)(void *context, uint64_t id, uint64_t frame);
     void (*leave)(void *context, uint64_t former);
+    /* Counts a request of that kind whose work in the loop began at began_us and ends now. */
+    void (*count)(void *context, uint32_t kind, uint64_t began_us);
     /* Returns the number that this frame has in the log. */
     uint64_t (*number)(uint64_t id, uint64_t frame);
     /* Returns true if this step has recorded something. */

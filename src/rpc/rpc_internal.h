@@ -152,6 +152,9 @@ void rpc_trace_asked(const struct rpc_connection *connection);
 void rpc_note_answer(const struct rpc_connection *connection, const struct message *message,
                      int error);
 
+/* Counts the request whose work in the loop ends now. */
+void rpc_count_request(const struct rpc_connection *connection, uint64_t began_us);
+
 /* shared.c */
 /* Returns the connection as the actor of its request. */
 struct service_actor rpc_actor(const struct rpc_connection *connection);

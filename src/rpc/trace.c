@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace - requests of GMS clients and their answers in the log at level debug, and the answers'
- * tracepoint */
+/* trace - requests of GMS clients and their answers in the log at level debug, the answers'
+ * tracepoint, and the requests' counts */
 #include "base/log.h"
 #include "base/probe.h"
 #include "rpc/rpc_internal.h"
@@ -39,4 +39,51 @@ void rpc_note_answer(const struct rpc_connection *connection, const struct messa
         log_trace_request(get_number(connection), "answer GMS %s %s, %zu bytes",
                           get_name(connection, message), error ? strerrorname_np(-error) : "ok",
                           connection->output.size_bytes);
+}
+
+#define MOST_TYPES 6u
+
+static const struct {
+    const char *name;
+    enum message_type types[MOST_TYPES];
+} kinds[] = {
+    {"gms_other", {0}},
+    {"gms_handshake", {MESSAGE_HANDSHAKE_REQUEST}},
+    {"gms_allocate", {MESSAGE_ALLOCATE_REQUEST}},
+    {"gms_export", {MESSAGE_EXPORT_REQUEST}},
+    {"gms_free", {MESSAGE_FREE_REQUEST}},
+    {"gms_list_allocations", {MESSAGE_LIST_ALLOCATIONS_REQUEST}},
+    {"gms_get_allocation", {MESSAGE_GET_ALLOCATION_REQUEST}},
+    {"gms_commit", {MESSAGE_COMMIT_REQUEST, MESSAGE_COMMIT_LAYOUT_REQUEST}},
+    {"gms_metadata_put", {MESSAGE_METADATA_PUT_REQUEST}},
+    {"gms_metadata_get", {MESSAGE_METADATA_GET_REQUEST}},
+    {"gms_metadata_delete", {MESSAGE_METADATA_DELETE_REQUEST}},
+    {"gms_metadata_list", {MESSAGE_METADATA_LIST_REQUEST}},
+    {"gms_state",
+     {MESSAGE_GET_LOCK_STATE_REQUEST, MESSAGE_GET_ALLOCATION_STATE_REQUEST,
+      MESSAGE_GET_MEMORY_LAYOUT_HASH_REQUEST, MESSAGE_GET_RUNTIME_STATE_REQUEST,
+      MESSAGE_GET_EVENT_HISTORY_REQUEST, MESSAGE_GET_CHECKPOINT_STATE_REQUEST}},
+    {"gms_abort", {MESSAGE_ABORT_REQUEST, MESSAGE_CLEAR_ALL_REQUEST}},
+};
+_Static_assert(sizeof kinds / sizeof kinds[0] == RPC_KINDS, "each kind has a name");
+
+const char *rpc_kind_name(uint32_t kind)
+{
+    return kinds[kind < RPC_KINDS ? kind : 0].name;
+}
+
+static uint32_t find_kind(enum message_type type)
+{
+    for (uint32_t kind = 1; kind < RPC_KINDS; kind++)
+        for (unsigned i = 0; i < MOST_TYPES && kinds[kind].types[i]; i++)
+            if (kinds[kind].types[i] == type)
+                return kind;
+    return 0;
+}
+
+void rpc_count_request(const struct rpc_connection *connection, uint64_t began_us)
+{
+    const struct rpc_host *host = &connection->rpc->host;
+
+    host->count(host->context, find_kind(connection->asked.type), began_us);
 }
