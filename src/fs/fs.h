@@ -243,8 +243,8 @@ struct fs_options {
     struct fs_ledger *ledger;
     struct fs_counts *counts;
     const char *(*get_gms_kind)(uint32_t kind); /* name of a kind of GMS requests */
-    int fuse_fd;            /* mounted already; becomes the session's */
-    const char *mountpoint; /* for messages */
+    int fuse_fd;                                /* mounted already; becomes the session's */
+    const char *mountpoint;                     /* for messages */
     bool allow_other;
     bool debug;                  /* libfuse's debug output */
     uint32_t owner_uid;          /* of the top of the tree: the mounting user */
