@@ -140,6 +140,21 @@ order_is() {
     shows '^ D +drain the store'
 }
 
+@test "top shows pools against their budgets" {
+    start_mount size=64M
+    echo 'chat min=8M max=16M class=high' >"$M/pools"
+    make_store weights 4M
+    setfattr -n user.gmsfs.pool -v chat "$M/weights"
+    open_top 80x24 "$M"
+    shows '^weights +COMMITTED'
+    keys P
+    shows '^chat +high +4.0 MiB +8.0 MiB +16.0 MiB \[###\.+\]$'
+    shows '^default +standard +0 B +- +no limit$'
+    shows '^no store moves$'
+    keys P
+    shows '^weights +COMMITTED'
+}
+
 @test "top asks before it revokes, and a no changes nothing" {
     start_mount size=64M
     make_store weights 4M
@@ -172,7 +187,7 @@ order_is() {
     shows '^weights +COMMITTED +4.0 MiB device'
     hold open "$M/weights/ctl" r acquire ro 0
     keys D y
-    shows '^weights +RO drained '
+    shows '^weights +RO draining '
     keys D
     shows '^ end the drain of weights\? y/N'
     keys y
@@ -253,6 +268,19 @@ order_is() {
     done
 }
 
+# What the manual says for SIGKILL.
+@test "after SIGKILL of top, reset mends the terminal" {
+    start_mount size=32M
+    open_terminal 80x24 bash -c '"$1" top -d 0.1 "$2"; stty -a >"$3"; reset; stty -a >"$4"; echo mended' _ \
+        "$GMSFS" "$M" "$T/broken" "$T/mended"
+    shows '^weights +EMPTY'
+    kill -KILL "$(pgrep -oxf "$GMSFS top -d 0.1 $M")"
+    shows '^mended$'
+    assert_match "$(tr '\n' ' ' <"$T/broken")" ' -icanon .* -echo '
+    assert_match "$(tr '\n' ' ' <"$T/mended")" ' icanon .* echo '
+    assert_eq "$("${TMUX_AT[@]}" display-message -p '#{cursor_flag}')" 1 'a cursor is shown'
+}
+
 @test "top can be stopped and goes on" {
     requires tmux
     start_mount size=32M
@@ -312,6 +340,10 @@ order_is() {
     "${TMUX_AT[@]}" kill-server
     open_terminal 160x24 env TERM=never-made "$GMSFS" top "$M"
     shows "the terminal 'never-made' is not known here; set TERM to another one"
+    "${TMUX_AT[@]}" kill-server
+    open_terminal 160x24 env TERM=dumb "$GMSFS" top "$M"
+    shows "the terminal 'dumb' cannot move its cursor; set TERM to another one, or use 'gmsfs status --watch'"
+    shows '^the shell after: 1$'
     "${TMUX_AT[@]}" kill-server
     run_logged -1 "$GMSFS" top "$T"
     assert_match "$output" "$T: not in a gmsfs mount; 'gmsfs status' lists the mounts"

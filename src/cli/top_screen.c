@@ -163,6 +163,13 @@ static int open_window(struct failure *failure)
                            "the terminal '%s' is not known here; set TERM to another one, such as "
                            "vt100, or use 'gmsfs status --watch'",
                            getenv("TERM") ? getenv("TERM") : "");
+    if (!has_capability("cup")) {
+        curses.endwin();
+        return failure_set(failure, -ENOTTY,
+                           "the terminal '%s' cannot move its cursor; set TERM to another one, or "
+                           "use 'gmsfs status --watch'",
+                           getenv("TERM") ? getenv("TERM") : "");
+    }
     window = curses.newwin(0, 0, 0, 0);
     if (!window) {
         curses.endwin();

@@ -102,6 +102,28 @@ static void put_row(struct top *top, const struct row *row, const unsigned width
     screen_next(screen);
 }
 
+/* True if a mount has neither told its stores nor why it does not. */
+static bool is_awaited(const struct top *top)
+{
+    for (size_t i = 0; i < top->mount_count; i++)
+        if (!top->mounts[i].look && !top->mounts[i].absent)
+            return true;
+    return false;
+}
+
+static void put_no_rows(struct top *top)
+{
+    const char *text = "no stores";
+
+    if (top->mount_count == 0)
+        text = "there is no gmsfs mount; 'gmsfs mount' makes one";
+    else if (is_awaited(top))
+        text = "the stores are being looked at";
+    else if (*top->filter)
+        text = "no store has this in name, state, place or pool";
+    screen_put(&top->screen, STYLE_PLAIN, text);
+}
+
 static void draw_table(struct top *top, unsigned room)
 {
     struct screen *screen = &top->screen;
@@ -119,10 +141,7 @@ static void draw_table(struct top *top, unsigned room)
     for (size_t i = top->first; i < top->shown_count && screen->at < end; i++)
         put_row(top, top->shown[i], widths, i == top->chosen);
     if (top->shown_count == 0)
-        screen_put(screen, STYLE_PLAIN,
-                   top->mount_count == 0 ? "there is no gmsfs mount; 'gmsfs mount' makes one"
-                   : *top->filter        ? "no store has this in name, state, place or pool"
-                                         : "no stores");
+        put_no_rows(top);
     screen_go(screen, end);
 }
 

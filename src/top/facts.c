@@ -23,11 +23,14 @@ static void format_state(const json_t *store, char text[STATE_BYTES])
         snprintf(text, STATE_BYTES, "%.20s%s%s%s%s", look_text(store, "state"),
                  look_flag(store, "suspect") ? " SUSPECT" : "",
                  look_flag(store, "fenced") ? " FENCED" : "",
-                 look_flag(store, "draining") ? " drained" : "",
+                 !look_flag(store, "draining")    ? ""
+                 : look_number(store, "held") > 0 ? " draining"
+                                                  : " drained",
                  look_flag(store, "immutable") ? " immutable" : "");
 }
 
-/* The tiers that have its bytes, the fastest first; and the way of its move. */
+/* The tiers that have its bytes, the fastest first, for a writer's the device; and the way of its
+ * move. */
 static void format_place(const json_t *store, char text[PLACE_BYTES])
 {
     const json_t *tiers = json_object_get(store, "residency"), *tier,
@@ -40,7 +43,10 @@ static void format_place(const json_t *store, char text[PLACE_BYTES])
         used += (size_t)snprintf(text + used, PLACE_BYTES - used, "%s%.6s", i ? "," : "",
                                  json_string_value(tier));
     if (used == 0)
-        used = (size_t)snprintf(text, PLACE_BYTES, look_flag(store, "committed") ? "none" : "-");
+        used = (size_t)snprintf(text, PLACE_BYTES, "%s",
+                                look_flag(store, "committed")     ? "none"
+                                : look_number(store, "bytes") > 0 ? "device"
+                                                                  : "-");
     if (json_is_object(move))
         snprintf(text + used, PLACE_BYTES - used, ">%.6s %u%%", look_text(move, "to"),
                  all ? (unsigned)(done * 100 / all) : 0);

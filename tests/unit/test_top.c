@@ -317,6 +317,7 @@ TAP_TEST(all_parts_of_a_bar_are_shown)
     check_int(top_set_mounts(top, mounts, 1), 0);
     draw(top, ROWS, WIDE);
     check_str(get_line(1), "gpu0 is being looked at");
+    check_str(get_line(3), "the stores are being looked at");
     top_take_look(top, 0,
                   parse("{'device': {'total_bytes': 104857600, 'used_bytes': 62914560, "
                         "'reserved_bytes': 10485760, 'freeing_bytes': 10485760, 'mapped_bytes': "
