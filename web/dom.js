@@ -2,6 +2,7 @@
 // Builds elements, and brings those of the page up to date. Every text is a text node, so no name can become markup.
 
 const HANDLERS = ["onclick", "oninput", "ontoggle"];
+const STYLES = ["width", "backgroundColor"]; // set by scripts
 
 // make("td", {class: "x"}, "text", child, ...); a handler is a function, onclick for example.
 export function make(tag, attributes = {}, ...children) {
@@ -53,7 +54,7 @@ function updateNode(old, fresh) {
   for (const { name } of [...old.attributes]) if (name !== "style" && !fresh.hasAttribute(name)) old.removeAttribute(name);
   for (const { name, value } of fresh.attributes)
     if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
-  if (old.style.width !== fresh.style.width) old.style.width = fresh.style.width;
+  for (const name of STYLES) if (old.style[name] !== fresh.style[name]) old.style[name] = fresh.style[name];
   for (const name of HANDLERS) old[name] = fresh[name];
   updateChildren(old, [...fresh.childNodes]);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks the server for the files of a mount. Every failure becomes a Trouble, which says the way out.
 
-import { readEvents, readMetrics, readPools, readResidency, readSessions } from "./text.js";
+import { readEvents, readMetrics, readPieces, readPools, readResidency, readSessions } from "./text.js";
 import { readLayout } from "./layout.js";
 import { History, makeBars, makeStores } from "./model.js";
 
@@ -17,6 +17,10 @@ const NAMING = ["info", "sessions"]; // files for trusted clients alone
 const EVENTS_AT_FIRST = 16384;
 const EVENTS_MOST = 200;
 const LAYOUT_MOST = 64 << 20; // bytes of a layout that a page reads
+const SUMS_MS = 600000; // time that a mount has for making sums
+const IDS_MOST = 200; // stores of a mount whose group and contents a page knows
+const IDS_A_LOOK = 8; // of which so many are asked in a look
+const IDS_AGAIN_MS = 60000;
 
 export class Trouble extends Error {
   constructor(text, status = 0) {
@@ -27,17 +31,20 @@ export class Trouble extends Error {
 
 const makeLate = () => new Trouble(`no answer within ${PATIENCE_MS / 1000} s`);
 
-// Returns the answer to a GET of a path below the server's root; its parts are names.
+// Returns the answer to a GET of a path below the server's root; its parts are names. nginx closes the connection where
+// a busy machine lets a text change between the look at its size and the read, so a lost answer is asked for again.
 async function ask(parts, headers = {}, giveUpMs = GIVE_UP_MS) {
   const path = "/" + parts.map(encodeURIComponent).join("/");
+  const signal = AbortSignal.timeout(giveUpMs);
+  const get = () => fetch(path, { headers, cache: "no-store", redirect: "error", signal });
   let answer;
   try {
-    answer = await fetch(path, { headers, cache: "no-store", redirect: "error", signal: AbortSignal.timeout(giveUpMs) });
+    answer = await get().catch((error) => (signal.aborted ? Promise.reject(error) : get()));
   } catch (error) {
     throw error.name === "TimeoutError" ? makeLate() : new Trouble("the server does not answer");
   }
   if (answer.ok) return answer;
-  throw new Trouble(`${parts.at(-1)}: status ${answer.status}`, answer.status);
+  throw new Trouble(`its file ${parts.at(-1)} cannot be read (status ${answer.status})`, answer.status);
 }
 
 const askText = async (...parts) => (await ask(parts)).text();
@@ -58,6 +65,7 @@ export class Mount {
     this.trusted = true; // false once the server kept events to itself
     this.pauseMs = LEAST_PAUSE_MS;
     this.storesPauseMs = this.storesDue = 0; // when `metrics` is read again
+    this.ids = new Map(); // by store: {generation, due, group, contents} as `info` told
   }
 
   // Looks once. A look that takes long makes the next one come later. Only a mount of many stores has long metrics,
@@ -116,6 +124,28 @@ export class Mount {
     }
   }
 
+  // Asks a few committed stores for their group and contents, each anew with its next contents or after a while.
+  async lookAtIds() {
+    const wanted = this.stores.filter((store) => store.state === "COMMITTED" || store.state === "RO").slice(0, IDS_MOST);
+    const now = performance.now();
+    const isDue = ({ name, generation }) => {
+      const known = this.ids.get(name);
+      return !known || known.generation !== generation || known.due < now;
+    };
+    for (const { name, generation } of wanted.filter(isDue).slice(0, IDS_A_LOOK)) {
+      const { info } = await this.askStore(name, ["info"]);
+      this.ids.set(name, { generation, due: now + IDS_AGAIN_MS, group: info?.group, contents: info?.contents_id });
+    }
+    const names = new Set(wanted.map((store) => store.name));
+    for (const name of this.ids.keys()) if (!names.has(name)) this.ids.delete(name);
+  }
+
+  // Returns the sums of a store's pieces. The daemon reads all bytes of a store whose sums it does not have.
+  async askSums(name) {
+    const answer = await ask([this.name, name, "pieces"], {}, SUMS_MS);
+    return readPieces(new TextDecoder().decode(await readBounded(answer, LAYOUT_MOST)));
+  }
+
   // Returns what these files of a store tell: {info, sessions, residency, layout_hash, layout, why}.
   async askStore(name, parts) {
     const readers = {
@@ -151,8 +181,8 @@ export function adviceFor(trouble) {
   if (trouble.status === 403) return "The server's user may not read the mount: mount it with -o allow_other.";
   if (trouble.status === 429) return "The server has too many clients. This page asks again.";
   if (trouble.status >= 500)
-    return "The mount's daemon has gone, or the device is lost. On its machine: gmsfs status and the daemon's log; " +
-      "umount of the path, then gmsfs mount, brings an empty one.";
+    return "The mount's daemon has gone, or the device is lost. On its machine: gmsfs status and the daemon's log tell which. " +
+      "If the daemon has gone: gmsfs umount -l of the path, then gmsfs mount, which begins without stores.";
   return "The mount or the server hangs. On its machine: gmsfs status; a stopped worker shows in ps, and kill -9 of the worker " +
     "loses nothing.";
 }

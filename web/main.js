@@ -76,6 +76,7 @@ async function follow(mount) {
       draw(mount);
       if (!mount.trouble) await lookAtMoves(mount);
       if (mount.moves.size) draw(mount);
+      if (!mount.trouble && mounts.length > 1) await mount.lookAtIds();
       update(byId("placement"), ...makePlacementTable(mounts));
     }
     await sleep(mount.pauseMs);
@@ -114,6 +115,17 @@ async function openStore(mount, name) {
       page.entryFilter = text;
       show();
     },
+    async askSums() {
+      page.sums = { text: "The daemon sums the bytes …" };
+      show();
+      try {
+        page.sums = await mount.askSums(name);
+        if (!page.sums.pieces.length) page.sums = { text: "Nothing is committed, so there are no sums." };
+      } catch (error) {
+        page.sums = { text: `No sums: ${error.message}` };
+      }
+      if (dialog.open && shownStore === page) show();
+    },
   };
   let found = { why: [] };
   const find = () => mount.stores.find((store) => store.name === name);
@@ -126,7 +138,10 @@ async function openStore(mount, name) {
   while (dialog.open && shownStore === page) {
     const parts = ["info", "sessions", "residency", "layout_hash"];
     const isNew = find()?.generation !== generation && !mount.trouble;
-    if (isNew) generation = find()?.generation;
+    if (isNew) {
+      generation = find()?.generation;
+      page.sums = null;
+    }
     const { layout } = found;
     const fresh = await mount.askStore(name, isNew ? [...parts, "layout"] : parts);
     if (!mount.trouble) found = { layout, ...fresh };

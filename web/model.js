@@ -44,11 +44,14 @@ function newStore(name) {
   };
 }
 
-// Returns true if memory of this tier has the store's bytes. A writer's and a sealed layout are on the device.
-function isOn(store, tier) {
-  return store.tiers.includes(tier) ||
-    (tier === "device" && store.tiers.length === 0 && (store.state === "RW" || store.state === "LAYOUT_COMMITTED"));
+// Returns the tiers whose memory has the store's bytes. A writer's and a sealed layout are on the device.
+export function tiersOf(store) {
+  const isUncommitted = store.state === "RW" || store.state === "LAYOUT_COMMITTED";
+  return store.tiers.length === 0 && store.bytes > 0 && isUncommitted ? ["device"] : store.tiers;
 }
+
+// Returns the sessions that hold the store.
+export const holdersOf = (store) => store.readers + (store.state === "RW" ? 1 : 0);
 
 // Returns the bars of a mount: {tier, total, used, areas: [{kind, name, bytes}]}. The bytes of a bar's areas
 // are its total; kinds are store, others (several small stores), rest, freeing, mapped, reserved, foreign, free.
@@ -68,7 +71,7 @@ function makeBar(tier, device, metrics, stores, most) {
     if (bytes > 0) areas.push({ ...area, bytes });
     left -= bytes;
   };
-  const here = stores.filter((store) => store.bytes > 0 && isOn(store, tier)).sort((a, b) => b.bytes - a.bytes);
+  const here = stores.filter((store) => store.bytes > 0 && tiersOf(store).includes(tier)).sort((a, b) => b.bytes - a.bytes);
   for (const store of here.slice(0, most)) add({ kind: "store", name: store.name, bytes: store.bytes });
   const small = here.slice(most);
   add({ kind: "others", name: `${small.length} smaller stores`, bytes: small.reduce((sum, one) => sum + one.bytes, 0) });
@@ -88,12 +91,12 @@ const ORDERS = {
   name: (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }),
   state: (a, b) => a.state.localeCompare(b.state) || ORDERS.name(a, b),
   bytes: (a, b) => b.bytes - a.bytes || ORDERS.name(a, b),
-  readers: (a, b) => b.readers - a.readers || ORDERS.name(a, b),
+  holders: (a, b) => holdersOf(b) - holdersOf(a) || ORDERS.name(a, b),
   waiters: (a, b) => b.waiters - a.waiters || b.waitSeconds - a.waitSeconds || ORDERS.name(a, b),
   used: (a, b) => (b.usedAt ?? 0) - (a.usedAt ?? 0) || ORDERS.name(a, b),
 };
 
-const FALLING = ["bytes", "readers", "waiters", "used"]; // the largest is first
+const FALLING = ["bytes", "holders", "waiters", "used"]; // the largest is first
 
 // Returns the direction of an order, as aria-sort names it.
 export const directionOf = (order, backwards) => (FALLING.includes(order) === backwards ? "ascending" : "descending");
@@ -103,16 +106,33 @@ export function sortStores(stores, order, backwards) {
   return backwards ? sorted.reverse() : sorted;
 }
 
-// Returns the models that stand on several mounts: [{name, places: [{mount, store}]}], by equal names.
+// Returns the models that stand on several mounts: [{name, by, differs, places: [{mount, store}]}]. Stores are one
+// model by their group (a load of all ranks), else by the id of their contents, else by their name; `by` tells which,
+// and `differs` that stores of a name are known to have different groups or contents. A mount's `ids` are what `info` told so far.
 export function makePlacement(mounts) {
-  const models = new Map();
-  for (const mount of mounts)
-    for (const store of mount.stores ?? [])
-      if (store.state !== "EMPTY") {
-        if (!models.has(store.name)) models.set(store.name, []);
-        models.get(store.name).push({ mount: mount.name, store });
-      }
-  return [...models].filter(([, places]) => places.length > 1).map(([name, places]) => ({ name, places }));
+  const places = mounts.flatMap((mount) => (mount.stores ?? []).filter((store) => store.state !== "EMPTY")
+    .map((store) => ({ mount: mount.name, store, ids: mount.ids?.get(store.name) ?? {} })));
+  const keys = [["group", ({ ids }) => ids.group], ["contents", ({ ids }) => ids.contents], ["name", ({ store }) => store.name]];
+  const models = keys.flatMap(([by, keyOf]) => gather(places, keyOf).map((found) => ({ by, places: found })));
+  const isPart = (few, all) => few.places.every((place) => all.places.includes(place));
+  return models.filter((one, i) => !models.slice(0, i).some((before) => isPart(one, before)))
+    .map(({ by, places: found }) => ({
+      name: [...new Set(found.map((place) => place.store.name))].join(", "), by,
+      differs: by === "name" && ["group", "contents"].some((id) => new Set(found.map((place) => place.ids[id]).filter((known) => known)).size > 1),
+      places: found.map(({ mount, store }) => ({ mount, store })),
+    }));
+}
+
+// Returns the lists of places with the same key that are on two mounts or more.
+function gather(places, keyOf) {
+  const found = new Map();
+  for (const place of places) {
+    const key = keyOf(place);
+    if (!key) continue;
+    if (!found.has(key)) found.set(key, []);
+    found.get(key).push(place);
+  }
+  return [...found.values()].filter((list) => new Set(list.map((place) => place.mount)).size > 1);
 }
 
 export const HISTORY_MS = 60000;
@@ -133,7 +153,7 @@ export class History {
     this.points.push({
       at,
       used: device.used_bytes,
-      holders: stores.reduce((sum, one) => sum + one.readers + (one.state === "RW" ? 1 : 0), 0),
+      holders: stores.reduce((sum, one) => sum + holdersOf(one), 0),
       waiters: stores.reduce((sum, one) => sum + one.waiters, 0),
       grants: rate("grants"), read: rate("read"), moved: rate("moved"),
     });

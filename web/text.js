@@ -59,6 +59,20 @@ export function readSessions(text) {
   });
 }
 
+// Returns {id, pieces: [{rank, name, offset, bytes, sum}]} of the text `pieces`.
+export function readPieces(text) {
+  const found = { id: null, pieces: [] };
+  const names = new Map();
+  for (const line of text.split("\n")) {
+    const [word, ...rest] = line.split(" ");
+    if (word === "id") [found.id] = rest;
+    else if (word === "allocation") names.set(rest[0], rest.slice(2).join(" "));
+    else if (word === "piece")
+      found.pieces.push({ rank: Number(rest[0]), name: names.get(rest[0]) ?? "", offset: Number(rest[1]), bytes: Number(rest[2]), sum: rest[3] });
+  }
+  return found;
+}
+
 // Returns {tiers, moving: null or {to, done, all}} of the text `residency`.
 export function readResidency(text) {
   const [first = "", second = ""] = text.split("\n");

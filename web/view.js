@@ -3,7 +3,7 @@
 
 import { make, makePlot, makeTable } from "./dom.js";
 import { adviceFor } from "./look.js";
-import { directionOf, HISTORY_MS, makePlacement, sortStores, sumTags } from "./model.js";
+import { directionOf, HISTORY_MS, holdersOf, makePlacement, sortStores, sumTags, tiersOf } from "./model.js";
 import { countText, durationText, nameText, sizeText } from "./text.js";
 
 export const ROWS = 50; // rows of a table at first; a button shows as many again
@@ -59,7 +59,7 @@ function makeBar(bar, openStore) {
 function stateText(store) {
   const words = [store.state];
   if (store.suspect) words.push("suspect");
-  if (store.draining) words.push("draining");
+  if (store.draining) words.push(holdersOf(store) ? "draining" : "drained");
   return words.join(", ");
 }
 
@@ -72,7 +72,7 @@ function makeMoving(moving) {
 }
 
 const COLUMNS = [
-  ["name", "Store"], ["state", "State"], ["bytes", "Bytes"], [null, "Place"], ["readers", "Readers"],
+  ["name", "Store"], ["state", "State"], ["bytes", "Bytes"], [null, "Place"], ["holders", "Holders"],
   ["waiters", "Waiters"], ["used", "Last used"],
 ];
 
@@ -93,8 +93,8 @@ function makeStoresTable(mount, page, filter) {
       makeName(store.name))),
     make("td", { "data-state": store.state, class: store.suspect ? "alarm" : null }, stateText(store)),
     make("td", { "data-bytes": store.bytes }, sizeText(store.bytes)),
-    make("td", {}, store.tiers.join(" ") || "–", makeMoving(mount.moves.get(store.name))),
-    make("td", {}, String(store.readers)),
+    make("td", {}, tiersOf(store).join(" ") || "–", makeMoving(mount.moves.get(store.name))),
+    make("td", {}, store.state === "RW" ? "1 writer" : String(holdersOf(store))),
     make("td", {}, store.waiters ? `${store.waiters}, the oldest since ${durationText(store.waitSeconds)}` : "0"),
     make("td", { class: "wide" }, store.readers || store.state === "RW" ? "now"
       : store.usedAt ? `${durationText(now - store.usedAt)} ago` : "–"));
@@ -148,7 +148,7 @@ function makeFacts(mount) {
   if (graphs) facts.push(countText(graphs, "graph pool"));
   if (device.recoveries) facts.push(`${countText(device.recoveries, "worker")} replaced`);
   const pauseMs = Math.max(mount.pauseMs, mount.storesPauseMs);
-  if (pauseMs > 2000) facts.push(`stores asked every ${durationText(pauseMs / 1000)}`);
+  if (pauseMs > 2000) facts.push(`looked at every ${durationText(pauseMs / 1000)}`);
   return facts.filter((fact) => fact).map(nameText).join(" · ");
 }
 
@@ -181,16 +181,23 @@ export function makeMount(mount, page, filter) {
 
 // ---- models on several mounts -------------------------------------------------------------------
 
+const SAME = { group: "one load (group)", contents: "same contents", name: "same name" };
+
 export function makePlacementTable(mounts) {
   const models = makePlacement(mounts).slice(0, 200);
   if (!models.length) return [];
   const names = mounts.map((mount) => mount.name);
+  const cellOf = (places, mount) => places.filter((place) => place.mount === mount).map(({ store }) =>
+    make("div", {}, places.some((place) => place.store.name !== store.name) ? makeName(store.name) : null,
+      ` ${stateText(store)}, ${sizeText(store.bytes)}, ${tiersOf(store).join(" ") || "–"}`));
   return [make("h2", {}, "Models on several mounts"),
-    makeTable("stores of the same name", ["Model", ...names], models.map(({ name, places }) => [makeName(name),
-      ...names.map((mount) => {
-        const place = places.find((one) => one.mount === mount);
-        return place ? `${stateText(place.store)}, ${sizeText(place.store.bytes)}, ${place.store.tiers.join(" ") || "–"}` : "–";
-      })]))];
+    makeTable("stores of one model, by its group, contents or name", ["Model", "Known by", ...names],
+      models.map(({ name, by, differs, places }) => [makeName(name),
+        make("span", { class: differs ? "alarm" : null, "data-by": by }, SAME[by] + (differs ? ", other load or contents" : "")),
+        ...names.map((mount) => {
+          const cells = cellOf(places, mount);
+          return cells.length ? make("div", {}, ...cells) : "–";
+        })]))];
 }
 
 // ---- one store ----------------------------------------------------------------------------------
@@ -240,6 +247,32 @@ function makeLayoutParts(layout, page) {
         entry.rank === null ? "–" : String(entry.offset), nameText(new TextDecoder().decode(entry.value.subarray(0, 200)))]))];
 }
 
+const PIECES_DRAWN = 400;
+
+// The sums of pieces as a picture: an area for each, to scale, in the colour that its sum begins with.
+function makeSums(page) {
+  const ask = make("button", { type: "button", id: "ask-sums", onclick: page.askSums }, "Show the sums of its bytes");
+  if (!page.sums)
+    return [ask, make("span", { class: "soft" }, " Without sums at hand the daemon reads all bytes once, under a reader's lock.")];
+  if (page.sums.text) return [ask, make("p", { class: "soft", role: "status" }, page.sums.text)];
+  const { id, pieces } = page.sums;
+  const drawn = pieces.slice(0, PIECES_DRAWN);
+  const all = drawn.reduce((sum, piece) => sum + piece.bytes, 0);
+  const areas = drawn.map((piece) => {
+    const area = make("div", { class: "area", "data-sum": piece.sum,
+      title: `${nameText(piece.name)}, piece at ${piece.offset}, ${sizeText(piece.bytes)}: ${piece.sum}` });
+    area.style.width = `${(100 * piece.bytes) / all}%`;
+    area.style.backgroundColor = `#${piece.sum.slice(0, 6)}`;
+    return area;
+  });
+  return [make("h3", {}, `Sums: ${countText(pieces.length, "piece")}${drawn.length < pieces.length ? `, the first ${drawn.length} shown` : ""}`),
+    make("div", { class: "bar" }, make("div", { class: "areas sums", role: "img",
+      "aria-label": `sums of ${countText(drawn.length, "piece")}, to scale; the table has them` }, ...areas)),
+    make("p", { class: "soft" }, `Contents id ${id}. Equal colours: equal first digits of the sums.`),
+    makeTable("sums of pieces", ["Allocation", "Offset", "Bytes", "Sum"],
+      drawn.slice(0, 100).map((piece) => [makeName(piece.name), String(piece.offset), sizeText(piece.bytes), piece.sum]))];
+}
+
 // Draws a store's own view out of what Mount.askStore() returned, and `store`, what the metrics tell of it.
 export function makeStore(mount, name, store, found, page) {
   const parts = [make("div", { class: "title" }, make("h2", { id: "store-name" }, makeName(name)),
@@ -251,5 +284,6 @@ export function makeStore(mount, name, store, found, page) {
   parts.push(makeMoving(found.residency?.moving));
   if (found.sessions) parts.push(makeSessions(found.sessions));
   if (found.layout) parts.push(...makeLayoutParts(found.layout, page));
+  if (store?.state === "COMMITTED" || store?.state === "RO") parts.push(...makeSums(page));
   return parts;
 }

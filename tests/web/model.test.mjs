@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { directionOf, History, HISTORY_MS, makeBars, makePlacement, makeStores, sortStores, sumTags } from "../../web/model.js";
+import { directionOf, History, HISTORY_MS, holdersOf, makeBars, makePlacement, makeStores, sortStores, sumTags, tiersOf } from "../../web/model.js";
 import { readMetrics } from "../../web/text.js";
 
 function metricsOf(stores, tiers = {}) {
@@ -57,7 +57,7 @@ test("orders of stores", () => {
   assert.equal(names("name", true), "s10 s9 __proto__");
   assert.equal(names("bytes"), "__proto__ s10 s9");
   assert.equal(names("waiters"), "s9 __proto__ s10");
-  assert.equal(names("readers"), "s10 __proto__ s9");
+  assert.equal(names("holders"), "__proto__ s10 s9");
   assert.deepEqual([directionOf("name", false), directionOf("bytes", false), directionOf("bytes", true)], ["ascending", "descending", "ascending"]);
 });
 
@@ -66,6 +66,23 @@ test("models on several mounts", () => {
   const models = makePlacement([mount("gpu0", { name: "m", state: "RO" }, { name: "alone", state: "RO" }, { name: "empty", state: "EMPTY" }),
     mount("gpu1", { name: "m", state: "COMMITTED" }, { name: "empty", state: "EMPTY" }), { name: "hangs", stores: null }]);
   assert.deepEqual(models.map(({ name, places }) => [name, places.map((place) => place.mount)]), [["m", ["gpu0", "gpu1"]]]);
+});
+
+test("one model by its group or contents, and one name for two models", () => {
+  const mount = (name, ids) => ({ name, ids: new Map(Object.entries(ids)),
+    stores: makeStores(metricsOf(Object.keys(ids).map((store) => ({ name: store, state: "RO" })))) });
+  const models = makePlacement([
+    mount("gpu0", { rank0: { group: "g" }, copy: { contents: "c" }, weights: { group: "old" }, same: { contents: "d" } }),
+    mount("gpu1", { rank1: { group: "g" }, other: { contents: "c" }, weights: { group: "new" }, same: { contents: "d" } }),
+  ]);
+  assert.deepEqual(models.map(({ name, by, differs }) => [name, by, differs]), [["rank0, rank1", "group", false],
+    ["copy, other", "contents", false], ["same", "contents", false], ["weights", "name", true]]);
+  assert.deepEqual(models[0].places.map((place) => [place.mount, place.store.name]), [["gpu0", "rank0"], ["gpu1", "rank1"]]);
+});
+
+test("a writer holds its store, and its bytes are on the device", () => {
+  const [store, empty] = makeStores(metricsOf([{ name: "w", state: "RW", bytes: 5 }, { name: "e", state: "EMPTY" }]));
+  assert.deepEqual([tiersOf(store), holdersOf(store), tiersOf(empty), holdersOf(empty)], [["device"], 1, [], 0]);
 });
 
 test("history is one minute of rates", () => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import {
-  countText, durationText, findValue, nameText, readEvents, readMetrics, readPools, readResidency, readSessions, sizeText, sumValues,
+  countText, durationText, findValue, nameText, readEvents, readMetrics, readPieces, readPools, readResidency, readSessions, sizeText, sumValues,
 } from "../../web/text.js";
 
 test("metrics, with every character that a label's value can have", () => {
@@ -67,4 +67,13 @@ test("words for numbers", () => {
 test("names show characters that change how others are read", () => {
   assert.equal(nameText("a\nb\u202ec\u200b\u2028"), "a\\u000ab\\u202ec\\u200b\\u2028");
   assert.equal(nameText("<b>ü🙂</b>"), "<b>ü🙂</b>");
+});
+
+test("sums of pieces, with names that have blanks", () => {
+  const { id, pieces } = readPieces("gmsfs-pieces 1\nid 5f0c\npiece_bytes 16777216\nallocations 1\nallocation 0 20000000 a b\n" +
+    "pieces 2\npiece 0 0 16777216 9d59\npiece 0 16777216 3222784 65ab\nend 4a4d\n");
+  assert.equal(id, "5f0c");
+  assert.deepEqual(pieces.map((piece) => [piece.name, piece.offset, piece.bytes, piece.sum]),
+    [["a b", 0, 16777216, "9d59"], ["a b", 16777216, 3222784, "65ab"]]);
+  assert.deepEqual(readPieces(""), { id: null, pieces: [] });
 });
