@@ -39,6 +39,29 @@ teardown() {
         grep -v 'http://www.w3.org/2000/svg' || fail 'the page is of this tree alone, and no text becomes markup'
 }
 
+# In time of a processor, so that a busy machine changes nothing: what the loop has left is what others get of it.
+@test "ten pages that look at 4,096 stores take the loop less than 4 % of its time" {
+    local worker before ticks seconds=15
+    requires node nginx
+    start_mount size=16M
+    seq 4095 | (cd "$M" && xargs mkdir)
+    serve "$M"
+    spawn node "$ROOT/bench/pages.mjs" "$SERVED" "${M##*/}" 10
+    local pages=$SPAWNED
+    cpu() { awk '{ print $14 + $15 }' "/proc/$worker/stat"; }
+    opens() { sed -n 's/^gmsfs_requests_total{kind="open"} //p' "$M/metrics"; }
+    worker=$(worker_of "$KEEPER")
+    ticks=$(getconf CLK_TCK)
+    sleep 10 # until each has read `metrics` for the first time
+    before=("$(opens)" "$(cpu)")
+    sleep "$seconds"
+    local used_ms=$((($(cpu) - before[1]) * 1000 / ticks)) opened=$(($(opens) - before[0]))
+    process_lives "$pages" || fail "the pages ended: $(output_of "$pages")"
+    kill "$pages"
+    ((opened > 10 && opened <= 10 * seconds * 4)) || fail "they opened $opened files"
+    ((used_ms < seconds * 40 * SLOW)) || fail "they took $used_ms ms of $seconds s"
+}
+
 # ---- in Chromium -------------------------------------------------------------------------------
 
 PICTURE='Object.fromEntries([...document.querySelectorAll("[data-tier]")].map((bar) => [bar.dataset.tier, {

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// So many pages that look at a mount, without a browser: they ask as web/look.js asks. Called by bench/pages.py.
+//
+//     node pages.mjs ADDRESS MOUNT COUNT      until it is killed
+
+import { Mount } from "../web/look.js";
+
+const [address, name, count] = process.argv.slice(2);
+const get = globalThis.fetch;
+globalThis.fetch = (path, options) => get(address + path, options);
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function follow(mount) {
+  for (;;) {
+    await mount.look();
+    await sleep(mount.pauseMs);
+  }
+}
+
+// Not all in the same moment, as people do not open them either.
+for (let i = 0; i < Number(count); i++) {
+  follow(new Mount(name, (mount) => console.error(mount.trouble.message)));
+  await sleep(300);
+}
