@@ -410,7 +410,7 @@ int apply_alloc_tag(struct apply *apply)
 /* Entries have no times of their own: the store's time of change counts. */
 static int set_times(const struct record *record, struct layout *layout)
 {
-    const struct layout_times times = {(int64_t)record->offset, (int64_t)record->size_bytes};
+    const struct layout_times times = {(int64_t)record->access_ns, (int64_t)record->change_ns};
     const struct layout_allocation *allocation = layout_find_serial(layout, record->serial);
 
     if (record->kind == CORE_KIND_ENTRY)

@@ -543,11 +543,11 @@ int apply_wait_end(struct apply *apply)
 
     if (!waiter)
         return -ENOENT;
-    if (record->count == 0 || record->count > 4095)
+    if (record->refusal == 0 || record->refusal > 4095)
         return -EINVAL;
     store = core_store(apply->core, waiter->store);
     if (!waiter->away)
-        refuse(apply, waiter, -(int)record->count);
+        refuse(apply, waiter, -(int)record->refusal);
     if (record->flags & CORE_WAIT_REVOKED)
         core_add_waiter_event(apply, CORE_EVENT_REVOKED, waiter);
     if (!(record->flags & CORE_WAIT_KEEP))

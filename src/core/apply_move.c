@@ -178,7 +178,7 @@ static const struct core_store *find_evictor(const struct apply *apply,
                                              const struct core_store *store, int *error)
 {
     const struct core *core = apply->core;
-    const struct core_store *evictor = core_store(core, apply->record->count);
+    const struct core_store *evictor = core_store(core, apply->record->evictor);
 
     *error = evictor ? 0 : -ENOENT;
     if (evictor && (store == evictor || store->places.place != CORE_PLACE_DEVICE ||
@@ -260,9 +260,8 @@ static struct core_store *find_moving(const struct apply *apply)
 {
     struct core_store *store = core_store(apply->core, apply->record->store);
 
-    return store && apply->record->count != 0 && store->places.move.id == apply->record->count
-               ? store
-               : NULL;
+    return store && apply->record->move != 0 && store->places.move.id == apply->record->move ? store
+                                                                                             : NULL;
 }
 
 /* Adds the copy's memories. All or none. */
@@ -382,12 +381,12 @@ int apply_move_fail(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core_store *store = core_store(apply->core, record->store);
-    int error = (int)record->offset;
+    int error = (int)record->failure;
 
-    if (record->flags & ~(CORE_MOVE_REFUSE | CORE_MOVE_QUIET) || record->offset == 0 ||
-        record->offset > 4095)
+    if (record->flags & ~(CORE_MOVE_REFUSE | CORE_MOVE_QUIET) || record->failure == 0 ||
+        record->failure > 4095)
         return -EINVAL;
-    if (!store || store->places.move.id != record->count)
+    if (!store || store->places.move.id != record->move)
         return -ESTALE;
     if (record->flags & CORE_MOVE_QUIET)
         core_end_move(apply->core, store);
@@ -422,7 +421,7 @@ int apply_copy_drop(struct apply *apply)
     enum core_place tier = (enum core_place)record->kind;
     int error = check_rest(apply->core, store);
 
-    if (record->kind >= CORE_TIER_COUNT || record->offset > 4095)
+    if (record->kind >= CORE_TIER_COUNT || record->failure > 4095)
         return -EINVAL;
     if (error < 0)
         return error;
@@ -431,7 +430,7 @@ int apply_copy_drop(struct apply *apply)
     if (!store->places.spares[tier])
         return -ENODATA;
     core_drop_spare(apply->core, store, tier);
-    core_add_move_event(apply, CORE_EVENT_COPY_DROPPED, store, tier, (int)record->offset);
+    core_add_move_event(apply, CORE_EVENT_COPY_DROPPED, store, tier, (int)record->failure);
     apply_grant_waiters(apply, store); /* the spare may have been due to heal it */
     return 0;
 }

@@ -21,11 +21,11 @@ static int copy_pool_name(const struct record *record, char name[256])
 static int change_budget(const struct record *record, struct core_pool *budget)
 {
     if (record->flags & CORE_POOL_MIN)
-        budget->min_bytes = record->offset;
+        budget->min_bytes = record->min_bytes;
     if (record->flags & CORE_POOL_MAX)
-        budget->max_bytes = record->size_bytes;
+        budget->max_bytes = record->max_bytes;
     if (record->flags & CORE_POOL_SLOTS)
-        budget->slots = record->count;
+        budget->slots = record->slots;
     if (record->flags & CORE_POOL_CLASS && record->kind >= POOL_CLASS_COUNT)
         return -EINVAL;
     if (record->flags & CORE_POOL_CLASS)

@@ -117,7 +117,7 @@ static int check_object(const struct core *core, const struct record *record)
                        record->value_bytes != REGION_HANDLE_BYTES
                    ? -EINVAL
                    : 0;
-    if (record->value_bytes > 0 || record->count != 0)
+    if (record->value_bytes > 0 || record->device_id != 0)
         return -EINVAL;
     if (record->file != 0)
         return check_allocation(core, record, core_file(core, record->file));
@@ -173,7 +173,7 @@ static struct region *make_region(struct apply *apply)
     region->kind = (enum region_kind)record->kind;
     region->offset = record->offset;
     region->byte_size = record->size_bytes;
-    region->device_id = (int64_t)record->count;
+    region->device_id = (int64_t)record->device_id;
     if (record->value_bytes > 0)
         memcpy(region->raw_handle, record->value, sizeof region->raw_handle);
     region->memory = record->memory;

@@ -202,16 +202,18 @@ int apply_check_made(const struct apply *apply, const struct core_session *sessi
 {
     const struct record *record = apply->record;
 
-    return record->offset > session->making_bytes || record->slot > session->drawn_bytes ||
-                   session->drawn_bytes - record->slot > session->making_bytes - record->offset
+    return record->making_bytes > session->making_bytes ||
+                   record->drawn_bytes > session->drawn_bytes ||
+                   session->drawn_bytes - record->drawn_bytes >
+                       session->making_bytes - record->making_bytes
                ? -EINVAL
                : 0;
 }
 
 void apply_made(struct apply *apply, struct core_session *session)
 {
-    set_making(apply->core, session, session->making_bytes - apply->record->offset,
-               session->drawn_bytes - apply->record->slot);
+    set_making(apply->core, session, session->making_bytes - apply->record->making_bytes,
+               session->drawn_bytes - apply->record->drawn_bytes);
 }
 
 void apply_reserve_at_grant(struct apply *apply, struct core_session *session, uint64_t bytes)
@@ -249,7 +251,7 @@ void apply_undo_making(struct apply *apply, struct core_session *session)
 static int reserve_as_acquire(struct apply *apply, struct core_session *session)
 {
     const struct core_store *store = core_store(apply->core, session->store);
-    uint64_t more_bytes = apply->record->size_bytes - session->reserved_bytes, now_bytes;
+    uint64_t more_bytes = apply->record->reserved_bytes - session->reserved_bytes, now_bytes;
 
     apply_find_claims(apply, NULL);
     if (!apply_has_memory(apply, store, more_bytes))
@@ -274,12 +276,10 @@ static int check_more(struct apply *apply, const struct core_session *session)
     const struct core_store *store = core_store(apply->core, session->store);
     const struct core_pool *pool = core_find_pool(apply->core, store);
     uint64_t had_bytes = session->reserved_bytes + session->making_bytes, wanted_bytes;
-    uint64_t aside_bytes = record->size_bytes > session->reserved_bytes
-                               ? record->size_bytes - session->reserved_bytes
-                               : 0;
+    uint64_t aside_bytes = number_subtract(record->reserved_bytes, session->reserved_bytes);
 
-    if (__builtin_add_overflow(record->size_bytes, record->offset, &wanted_bytes) ||
-        record->slot > record->offset)
+    if (__builtin_add_overflow(record->reserved_bytes, record->making_bytes, &wanted_bytes) ||
+        record->drawn_bytes > record->making_bytes)
         return -EINVAL;
     if (aside_bytes > apply->free_bytes)
         return -ENOMEM;
@@ -302,15 +302,15 @@ int apply_reserve(struct apply *apply)
     if (record->flags & ~(uint32_t)(CORE_RESERVE_AS_ACQUIRE | CORE_RESERVE_REPLACING) ||
         record->flags == CORE_RESERVE_REPLACING)
         return -EINVAL;
-    if (record->flags && record->size_bytes > session->reserved_bytes)
+    if (record->flags && record->reserved_bytes > session->reserved_bytes)
         return reserve_as_acquire(apply, session);
     error = record->flags ? 0 : check_more(apply, session);
     if (error < 0)
         return error;
-    if (record->size_bytes > session->reserved_bytes)
-        apply->free_bytes -= record->size_bytes - session->reserved_bytes;
+    apply->free_bytes -= number_subtract(record->reserved_bytes, session->reserved_bytes);
     if (!record->flags)
-        set_making(apply->core, session, record->offset, record->slot);
-    set_reserved(apply->core, session, record->size_bytes, record->flags ? 0 : record->count);
+        set_making(apply->core, session, record->making_bytes, record->drawn_bytes);
+    set_reserved(apply->core, session, record->reserved_bytes,
+                 record->flags ? 0 : record->due_bytes);
     return 0;
 }

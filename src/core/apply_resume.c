@@ -63,7 +63,7 @@ static int end_resuming(struct apply *apply)
     if (record->name_bytes > 0) {
         event = add_event(apply, CORE_EVENT_RECOVERED);
         memcpy(event->cause, record->name, record->name_bytes);
-        event->took_us = record->count;
+        event->took_us = record->took_us;
     }
     return apply_time(apply);
 }

@@ -368,11 +368,11 @@ static int refuse_commit(struct apply *apply, struct core_store *store)
 
     if (error < 0)
         return error;
-    if (record->count == 0 || record->count > 4095)
+    if (record->refusal == 0 || record->refusal > 4095)
         return -EINVAL;
     memcpy(store->last_error, reason, sizeof store->last_error);
     apply->out->noted = true;
-    return -(int)record->count;
+    return -(int)record->refusal;
 }
 
 int apply_commit(struct apply *apply)

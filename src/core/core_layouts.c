@@ -75,8 +75,8 @@ int apply_contents(struct apply *apply)
     const struct record *record = apply->record;
     struct core_store *store = core_store(apply->core, record->store);
 
-    if (!store || !core_is_settled(store) || store->generation != record->count ||
-        store->grants_rw != record->offset)
+    if (!store || !core_is_settled(store) || store->generation != record->generation ||
+        store->grants_rw != record->grants_rw)
         return -ESTALE;
     if (store->contents != 0 &&
         memcmp(store->contents_id, record->bytes16, sizeof store->contents_id) == 0)

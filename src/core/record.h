@@ -58,9 +58,9 @@ enum record_type {
     /* file (ctl): leaves its session (RELEASE ioctl). Ends the session if it was the last file, or
      * the file that took an exclusive session. -ENOLCK, -ESTALE */
     RECORD_DETACH,
-    /* waiter, count = errno of the reply; flags CORE_WAIT_KEEP keeps the place for a second (EINTR,
-     * ETIMEDOUT by the kernel's limit). A kept place has no request to answer: without KEEP it is
-     * forgotten. -ENOENT. flags CORE_WAIT_REVOKED: makes an event; process and uid are the
+    /* waiter, refusal = errno of the reply; flags CORE_WAIT_KEEP keeps the place for a second
+     * (EINTR, ETIMEDOUT by the kernel's limit). A kept place has no request to answer: without KEEP
+     * it is forgotten. -ENOENT. flags CORE_WAIT_REVOKED: makes an event; process and uid are the
      * revoker's */
     RECORD_WAIT_END,
     /* session, flags CORE_END_REVOKED (process and uid are the revoker's) → out.rolled_back; a
@@ -75,17 +75,18 @@ enum record_type {
      * because the caller ends them before a commit. flags CORE_COMMIT_SEAL: seals the layout
      * instead, and the session continues as RW_DATA; -EOPNOTSUPP if a process that the daemon
      * cannot see may write; not with STAY. flags CORE_COMMIT_IMMUTABLE: see IMMUTABLE LAYOUTS; not
-     * with SEAL. With name = the reason and count = errno the caller refuses it: sets last_error */
+     * with SEAL. With name = the reason and refusal = errno the caller refuses it: sets last_error
+     */
     RECORD_COMMIT,
     /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count, memories,
-     * size_bytes, aligned_bytes → out.serial/slot/rank of the first. offset: bytes that were being
-     * made for it (RESERVE) and are made now; slot: the part of them that was drawn. name's
+     * size_bytes, aligned_bytes → out.serial/slot/rank of the first. making_bytes: those that were
+     * being made for it (RESERVE) and are made now; drawn_bytes: of them, the drawn ones. name's
      * trailing digits count up when count > 1 (slots and serials are consecutive; -EINVAL without
      * digits). value (or empty): its wire id, then count must be 1; -EEXIST: another allocation of
      * the layout has it */
     RECORD_ALLOC_ADD,
     /* session, serial, memory (0: takes away), size, aligned, flags: SPOOL. A spool may grow, end,
-     * or be replaced; other memory: -EBUSY. offset, slot: as in ALLOC_ADD */
+     * or be replaced; other memory: -EBUSY. making_bytes, drawn_bytes: as in ALLOC_ADD */
     RECORD_ALLOC_MEMORY,
     RECORD_ALLOC_REMOVE, /* session, serial */
     RECORD_ALLOC_RENAME, /* session, serial, name, flags NOREPLACE; replaces an existing name */
@@ -109,11 +110,11 @@ enum record_type {
     RECORD_TICKET_ADD,
     RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
     RECORD_OUT_OF_MEMORY, /* session: only makes an event */
-    /* session (RW), new values: size_bytes = reserved, count = due, offset = charged and being
-     * made, slot = the part of offset that was drawn from the reservation. For more than before:
+    /* session (RW), new values: reserved_bytes, due_bytes, making_bytes (charged and being
+     * made), drawn_bytes (of those, what was drawn from the reservation). For more than before:
      * -ENOMEM if free_bytes is too small, -EDQUOT if its pool's budget is. flags
-     * CORE_RESERVE_AS_ACQUIRE: decides as for an ACQUIRE that may not wait, and ignores count: also
-     * -EAGAIN. With it CORE_RESERVE_REPLACING: the committed bytes are due first, and only the
+     * CORE_RESERVE_AS_ACQUIRE: decides as for an ACQUIRE that may not wait, and ignores due_bytes:
+     * also -EAGAIN. With it CORE_RESERVE_REPLACING: the committed bytes are due first, and only the
      * difference is reserved out of the free bytes */
     RECORD_RESERVE,
     /* flags CORE_DRAIN_ON: grants no more sessions (-ENODEV) and refuses all waiters (-ECANCELED).
@@ -148,7 +149,7 @@ enum record_type {
     RECORD_FENCE,
     /* uid = its owner, kind, name, tag = key, offset, size_bytes → out.id. On an object: memory,
      * flags CORE_REGION_WRITABLE; on an allocation: file, a ctl with a reading session, and serial;
-     * of CUDA: value = the handle, count = the device. -EEXIST: the name is taken; -ENODEV: the
+     * of CUDA: value = the handle, device_id. -EEXIST: the name is taken; -ENODEV: the
      * mount is drained; -ERANGE: beyond the allocation; -ENOENT: no memory */
     RECORD_REGION_REGISTER,
     /* uid, kind (0: any), name, or flags CORE_REGION_ALL → out.count. A region with references
@@ -163,7 +164,7 @@ enum record_type {
      * sessions; new requests wait. Again: another deadline and drainer. -ENOENT */
     RECORD_STORE_DRAIN,
     RECORD_STORE_SERVE, /* store: grants sessions again, to its waiters first. -ENOENT */
-    /* name; flags CORE_POOL_*: the values to set of min (offset), max (size_bytes), slots (count),
+    /* name; flags CORE_POOL_*: the values to set of min_bytes, max_bytes, slots,
      * class (kind) and sm (mode); makes the pool if there is none → out.id. CORE_POOL_REMOVE alone:
      * removes it; -EBUSY: a store is in it, or it is `default`; -ENOENT. -ENOSPC: there are
      * CORE_MAX_POOLS. -EINVAL: invalid name or budget */
@@ -178,37 +179,37 @@ enum record_type {
      * drops all copies. -EBUSY: another move, a writer, or (to a slower tier) a holder; fenced.
      * -ENODATA: nothing is committed, or no copy is left. -EIO: the source is suspect memory.
      * -ENODEV: the source or the target is a lost device. -EAGAIN: to the device, and an older
-     * waiter claims its memory. -ENOENT. CORE_MOVE_EVICT: it makes room for the store `count`, and
-     * an event tells when it has left; -EBUSY: it is pinned, or of a more important class than that
-     * store. CORE_MOVE_VERIFY: to a slower tier with a spare: the spare is read and verified first,
-     * so the move is in progress. That also heals a suspect store, which waits for it
+     * waiter claims its memory. -ENOENT. CORE_MOVE_EVICT: it makes room for the store `evictor`,
+     * and an event tells when it has left; -EBUSY: it is pinned, or of a more important class than
+     * that store. CORE_MOVE_VERIFY: to a slower tier with a spare: the spare is read and verified
+     * first, so the move is in progress. That also heals a suspect store, which waits for it
      * (core_wants_heal) */
     RECORD_MOVE_BEGIN,
-    /* store, count = the move, memories by rank, flags CORE_MOVE_KEEP: the old place becomes a
+    /* store, move, memories by rank, flags CORE_MOVE_KEEP: the old place becomes a
      * spare. No memories: the spare was read and is sound. -ESTALE: the move is already over;
      * -EINVAL */
     RECORD_MOVE_END,
-    /* store, count = the move, or 0: a move that could not begin; offset = errno; flags
+    /* store, move, or 0: one that could not begin; failure = errno; flags
      * CORE_MOVE_REFUSE: refuses the waiters for the move with that errno; CORE_MOVE_QUIET: makes no
      * further event. -ESTALE */
     RECORD_MOVE_FAIL,
     /* store. -ENODATA: no move is in progress; -EBUSY: it has waiters or heals a suspect store, and
      * would start again */
     RECORD_MOVE_CANCEL,
-    /* store, kind: the spare in that tier; offset = errno of the failed read, or 0. -ENODATA: there
-     * is none; -EBUSY: a writer, a move, or a reader that was admitted in any tier */
+    /* store, kind: the spare in that tier; failure = errno of the failed read, or 0. -ENODATA:
+     * there is none; -EBUSY: a writer, a move, or a reader that was admitted in any tier */
     RECORD_COPY_DROP,
     /* a new worker takes over this state: see RESUMING. flags CORE_RESUME_END: all clients that
-     * could come back have done so; grants as TIME does. With name = the cause and count = the
+     * could come back have done so; grants as TIME does. With name = the cause and took_us = the
      * microseconds since the last worker's end it also makes an event; -EINVAL if nothing was
      * resumed */
     RECORD_RESUME,
-    /* session, kind ALLOCATION: serial, or 0: the directory; offset and size_bytes = times of
-     * access and change (LAYOUT_NO_TIME: not set), in two's complement. Kind ENTRY: sets only the
+    /* session, kind ALLOCATION: serial, or 0: the directory; access_ns and change_ns, times
+     * (LAYOUT_NO_TIME: not set), in two's complement. Kind ENTRY: sets only the
      * store's own time. -ENOENT */
     RECORD_TIMES,
-    /* store, bytes16 = the contents id of its committed layout, count = the generation and offset =
-     * the number of grants to writers when the sums of its bytes were begun. -ESTALE: these have
+    /* store, bytes16 = the contents id of its committed layout, generation and grants_rw,
+     * the number of grants to writers, when the sums of its bytes were begun. -ESTALE: these have
      * changed, or the store is not settled (core_is_settled). -ENOSPC */
     RECORD_CONTENTS,
     RECORD_TYPE_COUNT,
@@ -265,8 +266,21 @@ struct record {
     uint64_t now_ms;     /* monotonic */
     uint64_t wall_ms;    /* for display only */
     uint64_t free_bytes; /* of the device: neither used nor reserved */
-    uint64_t store, file, session, waiter, serial, slot;
-    uint64_t count, offset, size_bytes, aligned_bytes, memory, deadline_ms;
+    uint64_t store, file, session, waiter, serial;
+    /* The names of one number; the comments above tell which one a type has. */
+    union {
+        uint64_t slot, drawn_bytes;
+    };
+    union {
+        uint64_t count, due_bytes, slots, generation, move, evictor, device_id, took_us, refusal;
+    };
+    union {
+        uint64_t offset, making_bytes, min_bytes, grants_rw, access_ns, failure;
+    };
+    union {
+        uint64_t size_bytes, reserved_bytes, max_bytes, change_ns;
+    };
+    uint64_t aligned_bytes, memory, deadline_ms;
     uint32_t flags, kind, wish, uid, gid, mode;
     struct core_process process;
     uint8_t bytes16[16];

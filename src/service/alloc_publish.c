@@ -11,7 +11,7 @@ static int record_resized(struct service *s, struct alloc_op *op)
     return service_record(s, .type = RECORD_ALLOC_MEMORY, .session = op->session,
                           .serial = op->serial, .memory = op->pieces[0]->id,
                           .size_bytes = op->size_bytes, .aligned_bytes = op->aligned_bytes,
-                          .offset = op->charged_bytes, .slot = op->drawn_bytes);
+                          .making_bytes = op->charged_bytes, .drawn_bytes = op->drawn_bytes);
 }
 
 /* Removes the allocations that record_each had added before one was refused; the table owns their
@@ -37,7 +37,7 @@ static int record_one(struct service *s, struct alloc_op *op, uint32_t index,
                                    .tag = item->tag, .tag_bytes = strlen(item->tag), .count = 1,
                                    .memories = &op->pieces[index]->id, .memory_count = 1,
                                    .size_bytes = item->size_bytes, .aligned_bytes = bytes,
-                                   .offset = bytes, .slot = drawn_bytes);
+                                   .making_bytes = bytes, .drawn_bytes = drawn_bytes);
     if (error)
         return error;
     op->charged_bytes -= bytes;
@@ -75,8 +75,8 @@ static int record_added(struct service *s, struct alloc_op *op, struct service_a
         .name_bytes = strlen(op->name), .tag = op->tag, .tag_bytes = strlen(op->tag),
         .count = op->count, .memories = memories, .memory_count = op->count,
         .size_bytes = op->size_bytes, .aligned_bytes = op->aligned_bytes,
-        .offset = op->charged_bytes, .slot = op->drawn_bytes, .value = (const uint8_t *)op->wire_id,
-        .value_bytes = strlen(op->wire_id));
+        .making_bytes = op->charged_bytes, .drawn_bytes = op->drawn_bytes,
+        .value = (const uint8_t *)op->wire_id, .value_bytes = strlen(op->wire_id));
     free(memories);
     if (error)
         return error;

@@ -75,8 +75,8 @@ int service_set_times(struct service *s, const struct service_actor *by,
     struct layout_times has = allocation ? allocation->times : layout_get_times(layout);
     bool reads = set->times.access_ns != LAYOUT_NO_TIME;
     bool changes = set->times.change_ns != LAYOUT_NO_TIME;
-    record.offset = (uint64_t)(reads ? set->times.access_ns : has.access_ns);
-    record.size_bytes = (uint64_t)(changes ? set->times.change_ns : has.change_ns);
+    record.access_ns = (uint64_t)(reads ? set->times.access_ns : has.access_ns);
+    record.change_ns = (uint64_t)(changes ? set->times.change_ns : has.change_ns);
     return service_apply_record(s, &record, NULL);
 }
 
@@ -87,6 +87,6 @@ int service_forget_times(struct service *s, uint64_t session, uint64_t serial)
     if (!allocation || !layout_has_times(&allocation->times) || !held || held->mode != LOCK_MODE_RW)
         return 0;
     return service_record(s, .type = RECORD_TIMES, .kind = CORE_KIND_ALLOCATION, .session = session,
-                          .serial = serial, .offset = (uint64_t)LAYOUT_NO_TIME,
-                          .size_bytes = (uint64_t)LAYOUT_NO_TIME);
+                          .serial = serial, .access_ns = (uint64_t)LAYOUT_NO_TIME,
+                          .change_ns = (uint64_t)LAYOUT_NO_TIME);
 }

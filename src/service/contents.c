@@ -220,8 +220,8 @@ static int finish(struct service *s, struct sums *sums)
 {
     struct record record = {.type = RECORD_CONTENTS,
                             .store = sums->store,
-                            .count = sums->generation,
-                            .offset = sums->grants_rw};
+                            .generation = sums->generation,
+                            .grants_rw = sums->grants_rw};
     int error = sums->error;
 
     memcpy(record.bytes16, sums->id, sizeof record.bytes16);

@@ -31,7 +31,7 @@ static int apply_commit(struct service *s, const struct ending *ending,
     if (ending->refusal[0]) {
         record.name = ending->refusal;
         record.name_bytes = strlen(ending->refusal);
-        record.count = (uint64_t)-ending->error;
+        record.refusal = (uint64_t)-ending->error;
     }
     int error = service_apply_record(s, &record, &outcome);
     if (error)

@@ -29,7 +29,7 @@ static void count_move(struct service *s, uint64_t store, enum core_place before
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error)
 {
     struct record record = {
-        .type = RECORD_MOVE_FAIL, .store = store, .count = move, .offset = (uint64_t)-error};
+        .type = RECORD_MOVE_FAIL, .store = store, .move = move, .failure = (uint64_t)-error};
     /* Waiters wait on as long as there can be enough memory, and after a move to another place than
      * the device. */
     const struct core_store *failed = core_find_store(s->core, store);
@@ -91,7 +91,7 @@ static int record_end(struct service *s, struct move_op *op)
     struct record record = {
         .type = RECORD_MOVE_END,
         .store = op->store,
-        .count = op->id,
+        .move = op->id,
         .memories = memories,
         .memory_count = count_made(op),
         .flags = s->options.drops_copies || move_op_verifies(op) ? 0 : CORE_MOVE_KEEP};
@@ -354,7 +354,7 @@ int service_move_store(struct service *s, struct record *record)
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor)
 {
     int error =
-        service_move(s, .store = store, .kind = to, .flags = CORE_MOVE_EVICT, .count = evictor);
+        service_move(s, .store = store, .kind = to, .flags = CORE_MOVE_EVICT, .evictor = evictor);
     if (error == -ENOMEM) /* perhaps the daemon's own memory: the waiters try again */
         service_back_off(s, BACKOFF_EVICT, 0, SERVICE_PROMOTE_RETRY_MS);
     return error;

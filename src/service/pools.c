@@ -35,9 +35,9 @@ int service_set_pool(struct service *s, uint64_t file, const struct service_budg
                             .name = wanted->name,
                             .name_bytes = strlen(wanted->name),
                             .flags = wanted->flags,
-                            .offset = wanted->min_bytes,
-                            .size_bytes = wanted->max_bytes,
-                            .count = wanted->slots,
+                            .min_bytes = wanted->min_bytes,
+                            .max_bytes = wanted->max_bytes,
+                            .slots = wanted->slots,
                             .kind = wanted->class,
                             .mode = wanted->sm_percent};
     if (!by || !(by->flags & CORE_OPEN_WRITE))

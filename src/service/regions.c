@@ -301,7 +301,7 @@ static int register_handle(struct service *s, const struct service_peer *peer,
         return fail(reason, SERVICE_REGION_BAD_OBJECT, -EINVAL);
     record.value = wish->raw_handle;
     record.value_bytes = wish->handle_bytes;
-    record.count = (uint64_t)wish->device_id;
+    record.device_id = (uint64_t)wish->device_id;
     return apply(s, &record, reason);
 }
 

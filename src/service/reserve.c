@@ -139,7 +139,7 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
 
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes, bool replacing)
 {
-    return service_record(s, .type = RECORD_RESERVE, .session = session, .size_bytes = bytes,
+    return service_record(s, .type = RECORD_RESERVE, .session = session, .reserved_bytes = bytes,
                           .flags =
                               CORE_RESERVE_AS_ACQUIRE | (replacing ? CORE_RESERVE_REPLACING : 0));
 }

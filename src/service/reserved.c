@@ -14,8 +14,9 @@ int service_record_reserved(struct service *s, uint64_t session,
                             const struct service_reserved *reserved)
 {
     return service_record(s, .type = RECORD_RESERVE, .session = session,
-                          .size_bytes = reserved->aside_bytes, .count = reserved->due_bytes,
-                          .offset = reserved->making_bytes, .slot = reserved->drawn_bytes);
+                          .reserved_bytes = reserved->aside_bytes, .due_bytes = reserved->due_bytes,
+                          .making_bytes = reserved->making_bytes,
+                          .drawn_bytes = reserved->drawn_bytes);
 }
 
 void service_end_making(struct service *s, uint64_t session, uint64_t made, uint64_t drawn,

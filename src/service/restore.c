@@ -335,6 +335,6 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
 void service_end_restore(struct service *s, const char *cause, uint64_t took_us)
 {
     service_record(s, .type = RECORD_RESUME, .flags = CORE_RESUME_END, .name = cause,
-                   .name_bytes = strlen(cause), .count = took_us);
+                   .name_bytes = strlen(cause), .took_us = took_us);
     histogram_add(&s->counts->recoveries, took_us);
 }

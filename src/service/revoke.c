@@ -12,7 +12,7 @@ static int revoke_waiter(struct service *s, const struct core_file *by, uint64_t
 {
     const struct core_waiter *found = core_find_waiter(s->core, number);
     struct record record = {.waiter = number,
-                            .count = ECANCELED,
+                            .refusal = ECANCELED,
                             .flags = CORE_WAIT_REVOKED,
                             .process = by->opener,
                             .uid = by->uid};

@@ -117,7 +117,7 @@ static bool has_memory(const struct layout *layout, uint64_t memory)
 void service_drop_copy(struct service *s, uint64_t store, enum core_place tier, int error)
 {
     service_record(s, .type = RECORD_COPY_DROP, .store = store, .kind = tier,
-                   .offset = (uint64_t)-error);
+                   .failure = (uint64_t)-error);
 }
 
 /* The spare was the store's place when the reading began: spares are not read. */

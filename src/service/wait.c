@@ -53,7 +53,7 @@ void service_end_wait(struct service *s, struct record *record)
 
 static void end_wait(struct service *s, uint64_t waiter, int error, uint32_t flags)
 {
-    struct record record = {.waiter = waiter, .count = (uint64_t)-error, .flags = flags};
+    struct record record = {.waiter = waiter, .refusal = (uint64_t)-error, .flags = flags};
     service_end_wait(s, &record);
 }
 
