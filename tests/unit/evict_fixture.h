@@ -119,6 +119,16 @@ __attribute__((unused)) static void pin(const char *name, bool pinned)
     require(in_step(service_apply_record(service, &record, NULL)) == 0);
 }
 
+/* Each store gets a reader. */
+__attribute__((unused)) static void hold_all(struct client holders[STORES])
+{
+    for (size_t i = 0; i < STORES; i++) {
+        open_ctl_of(&holders[i], names[i], 20 + i);
+        acquire(&holders[i], LOCK_WISH_RO, 0);
+        require(holders[i].answers == 1);
+    }
+}
+
 __attribute__((unused)) static void ask_for_more(struct client *writer, const char *name,
                                                  uint64_t pid)
 {

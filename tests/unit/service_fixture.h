@@ -310,6 +310,20 @@ __attribute__((unused)) static void run_timer(void)
     settle_step();
 }
 
+/* Lets the time of the timer come. */
+__attribute__((unused)) static void run_next_timer(void)
+{
+    fixture_now_ms = fixture_timer_ms;
+    run_timer();
+}
+
+/* The client has had one answer, with this error. */
+__attribute__((unused)) static void check_answer(const struct client *client, int error)
+{
+    check_int(client->answers, 1);
+    check_int(client->error, error);
+}
+
 __attribute__((unused)) static void service_start(void)
 {
     struct service_options options = fixture_options();

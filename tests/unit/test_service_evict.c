@@ -10,8 +10,7 @@ TAP_TEST(the_least_recently_used_store_leaves_for_a_writer_that_waits_with_its_l
     open_ctl_of(&writer, "weights", 1);
     acquire(&writer, LOCK_WISH_RW, STORE_BYTES + 1);
     settle();
-    check_int(writer.answers, 1);
-    check_int(writer.error, 0);
+    check_answer(&writer, 0);
     check_int(place_of("a"), CORE_PLACE_HOST);
     check_int(place_of("b"), CORE_PLACE_HOST);
     check_int(place_of("c"), CORE_PLACE_DEVICE);
@@ -91,8 +90,7 @@ TAP_TEST(an_alloc_is_made_room_for_and_waits_meanwhile)
     acquire(&writer, LOCK_WISH_RW, 0);
     settle();
     alloc(&writer, 2 * STORE_BYTES, true);
-    check_int(writer.answers, 1);
-    check_int(writer.error, 0);
+    check_answer(&writer, 0);
     check_int(place_of("a"), CORE_PLACE_HOST);
     check_int(place_of("b"), CORE_PLACE_HOST);
     check_int(place_of("c"), CORE_PLACE_DEVICE);
@@ -108,8 +106,7 @@ TAP_TEST(an_alloc_that_may_not_wait_takes_memory_that_is_being_freed_for_it)
     acquire(&writer, LOCK_WISH_RW, 0);
     settle();
     alloc(&writer, STORE_BYTES, false);
-    check_int(writer.answers, 1);
-    check_int(writer.error, 0);
+    check_answer(&writer, 0);
     check_int(place_of("a"), CORE_PLACE_HOST);
     end();
 }
@@ -123,8 +120,7 @@ TAP_TEST(no_store_leaves_for_an_alloc_larger_than_the_device)
     acquire(&writer, LOCK_WISH_RW, 0);
     settle();
     alloc(&writer, FIXTURE_BYTES + 1, true);
-    check_int(writer.answers, 1);
-    check_int(writer.error, -ENOMEM);
+    check_answer(&writer, -ENOMEM);
     for (size_t i = 0; i < STORES; i++)
         check_int(place_of(names[i]), CORE_PLACE_DEVICE);
     end();
@@ -135,10 +131,7 @@ TAP_TEST(an_alloc_that_waits_goes_on_when_a_victim_is_let_go)
     struct client holders[STORES], writer;
 
     start();
-    for (size_t i = 0; i < STORES; i++) {
-        open_ctl_of(&holders[i], names[i], 20 + i);
-        acquire(&holders[i], LOCK_WISH_RO, 0);
-    }
+    hold_all(holders);
     open_ctl_of(&writer, "weights", 1);
     acquire(&writer, LOCK_WISH_RW, 0);
     settle();
@@ -146,19 +139,9 @@ TAP_TEST(an_alloc_that_waits_goes_on_when_a_victim_is_let_go)
     check_int(writer.answers, 0);
     close_file(holders[2].ctl);
     settle();
-    check_int(writer.answers, 1);
-    check_int(writer.error, 0);
+    check_answer(&writer, 0);
     check_int(place_of("c"), CORE_PLACE_HOST);
     end();
-}
-
-static void hold_all(struct client holders[STORES])
-{
-    for (size_t i = 0; i < STORES; i++) {
-        open_ctl_of(&holders[i], names[i], 20 + i);
-        acquire(&holders[i], LOCK_WISH_RO, 0);
-        require(holders[i].answers == 1);
-    }
 }
 
 TAP_TEST(an_alloc_does_not_wait_if_no_store_may_leave_the_device)
@@ -169,8 +152,7 @@ TAP_TEST(an_alloc_does_not_wait_if_no_store_may_leave_the_device)
     for (size_t i = 0; i < STORES; i++)
         pin(names[i], true);
     ask_for_more(&writer, "weights", 1);
-    check_int(writer.answers, 1);
-    check_int(writer.error, -ENOMEM);
+    check_answer(&writer, -ENOMEM);
     end();
 }
 
@@ -192,10 +174,8 @@ TAP_TEST(an_alloc_waits_for_one_that_another_writer_may_abort_and_no_longer_when
     commit(&other);
     settle();
     check_int(writer.answers, 0);
-    fixture_now_ms = fixture_timer_ms;
-    run_timer();
-    check_int(writer.answers, 1);
-    check_int(writer.error, -ENOMEM);
+    run_next_timer();
+    check_answer(&writer, -ENOMEM);
     check(fixture_now_ms < 1000 + service->options.alloc_timeout_ms);
     end();
 }
@@ -210,8 +190,7 @@ TAP_TEST(an_alloc_waits_for_nothing_that_its_own_writer_has)
     ask_for_more(&writer, "weights", 1); /* which lets `a` leave */
     require(writer.answers == 1 && writer.error == 0);
     alloc(&writer, STORE_BYTES, true);
-    check_int(writer.answers, 1);
-    check_int(writer.error, -ENOMEM);
+    check_answer(&writer, -ENOMEM);
     end();
 }
 
@@ -234,15 +213,12 @@ TAP_TEST(an_alloc_that_can_never_be_is_refused_at_once_where_another_of_its_sess
     check_int(first.answers, 0);
     second = first;
     alloc(&second, 2 * STORE_BYTES, true);
-    check_int(second.answers, 1);
-    check_int(second.error, -ENOMEM);
+    check_answer(&second, -ENOMEM);
     check_int(first.answers, 0);
     fixture_on_admit = NULL;
-    fixture_now_ms = fixture_timer_ms;
-    run_timer();
+    run_next_timer();
     settle();
-    check_int(first.answers, 1);
-    check_int(first.error, 0);
+    check_answer(&first, 0);
     check_int(service->backoffs.used, 0);
     end();
 }

@@ -96,14 +96,6 @@ TAP_TEST(where_too_few_can_leave_no_room_comes)
 
 /* ---- waiters ------------------------------------------------------------------------------ */
 
-static void hold_all(struct client holders[STORES])
-{
-    for (size_t i = 0; i < STORES; i++) {
-        open_ctl_of(&holders[i], names[i], 20 + i);
-        acquire(&holders[i], LOCK_WISH_RO, 0);
-    }
-}
-
 TAP_TEST(room_is_made_for_the_first_writer_and_for_the_next_when_that_has_no_patience_left)
 {
     struct client holders[STORES], first, second;

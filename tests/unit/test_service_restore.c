@@ -108,8 +108,7 @@ TAP_TEST(a_process_that_may_write_and_cannot_be_watched_is_watched_later)
     check_int(fixture_watches, 1);
     check(fixture_timer_ms > fixture_now_ms && fixture_timer_ms <= fixture_now_ms + 1000);
     unwatchable = 0;
-    fixture_now_ms = fixture_timer_ms;
-    run_timer();
+    run_next_timer();
     check_int(fixture_watches, 2);
     exit_process(lent);
     check_int(store_now()->writer_count, 0);
@@ -153,13 +152,11 @@ TAP_TEST(a_registration_that_could_not_be_ended_at_first_is_ended_later)
     service_restart();
     check_int(service->pieces.mapped_count, 1);
     fixture_back_error = 0;
-    fixture_now_ms = fixture_timer_ms;
-    run_timer();
+    run_next_timer();
     check_int(service->pieces.mapped_count, 1);
     check_int(backed, 0);
     close(client);
-    fixture_now_ms = fixture_timer_ms;
-    run_timer();
+    run_next_timer();
     check_int(service->pieces.mapped_count, 0);
     service_end();
 }
@@ -176,8 +173,7 @@ TAP_TEST(mapped_memory_that_no_longer_fits_is_not_charged_and_not_discharged)
     service_get_numbers(service, &numbers);
     check_int(numbers.mapped_bytes, 0);
     close(client);
-    fixture_now_ms = fixture_timer_ms;
-    run_timer();
+    run_next_timer();
     check_int(service->pieces.mapped_count, 0);
     vmm_get_info(vmm, &info);
     check_int(info.used_bytes, 0);

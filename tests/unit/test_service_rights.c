@@ -370,8 +370,7 @@ TAP_TEST(a_pid_that_is_used_again_ends_the_sessions_of_its_former_process)
     open_ctl(&after, 42);
     after.caller.processes[0].start = 2;
     acquire(&after, LOCK_WISH_RW, 0);
-    check_int(after.answers, 1);
-    check_int(after.error, 0);
+    check_answer(&after, 0);
     check_int(service_get_core(service)->sessions.count, 1);
     check_int(fixture_watches, 1);
     close_file(before.ctl);

@@ -18,8 +18,7 @@ TAP_TEST(a_waiter_is_parked_and_answered_when_the_lock_is_free)
     check_int(second.answers, 0);
     check(second.request.parked != NULL);
     close_file(first.ctl);
-    check_int(second.answers, 1);
-    check_int(second.error, 0);
+    check_answer(&second, 0);
     service_end();
 }
 
@@ -38,8 +37,7 @@ TAP_TEST(a_waiter_that_its_own_request_causes_to_be_granted_is_answered)
     vmm_unreserve(vmm, FIXTURE_GRAIN);
     acquire(&second, LOCK_WISH_RW, 0);
     check_int(first.answers, 1);
-    check_int(second.answers, 1);
-    check_int(second.error, 0);
+    check_answer(&second, 0);
     check(core_find_session(service_get_core(service), second.session) != NULL);
     check(second.request.parked == NULL);
     service_end();
@@ -59,14 +57,12 @@ TAP_TEST(cancel_ends_the_wait_of_its_own_file_alone)
     acquire(&waiter, LOCK_WISH_RW, 0);
     acquire(&other, LOCK_WISH_RW, 0);
     check_int(in_step(service_cancel_wait(service, waiter.ctl)), 0);
-    check_int(waiter.answers, 1);
-    check_int(waiter.error, -ECANCELED);
+    check_answer(&waiter, -ECANCELED);
     check(waiter.request.parked == NULL);
     check_int(other.answers, 0);
     close_file(holder.ctl); /* to a client that still waits, not to one that has left */
     check_int(waiter.answers, 1);
-    check_int(other.answers, 1);
-    check_int(other.error, 0);
+    check_answer(&other, 0);
     service_end();
 }
 
@@ -144,8 +140,7 @@ TAP_TEST(an_alloc_without_a_client_ends_between_two_pieces)
 {
     struct client client = allocate_interrupted(2);
 
-    check_int(client.answers, 1);
-    check_int(client.error, -EINTR);
+    check_answer(&client, -EINTR);
     check_int(admitted, 2);
     check_int(used_bytes(), 0);
     service_end();
@@ -155,8 +150,7 @@ TAP_TEST(alloc_that_is_interrupted_at_its_last_piece_is_done)
 {
     struct client client = allocate_interrupted(4);
 
-    check_int(client.answers, 1);
-    check_int(client.error, 0);
+    check_answer(&client, 0);
     check_int(used_bytes(), FIXTURE_BYTES);
     service_end();
 }
