@@ -17,9 +17,7 @@ setup() {
 }
 
 drain() { # -STATUS ARGUMENT...
-    local want=$1
-    shift
-    run_logged "$want" timeout $((30 * HANG)) "$GMSFS" drain "$@"
+    cli "$1" drain "${@:2}"
 }
 
 drains_is() { # STORE true | false

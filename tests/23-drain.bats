@@ -15,9 +15,7 @@ setup() {
 }
 
 drain() { # -STATUS ARGUMENT...
-    local want=$1
-    shift
-    run_logged "$want" timeout $((30 * HANG)) "$GMSFS" drain "$@"
+    cli "$1" drain "${@:2}"
 }
 
 draining_is() { # true | false

@@ -41,9 +41,7 @@ END
     local first second
     requires passthrough
     start_weights
-    random 4194304 "$T/a"
-    put a "$T/a"
-    map "$W/allocations/a"
+    put_and_map 4194304
     first=("$MAPPER" "$ORDERS")
     map "$W/allocations/a"
     second=("$MAPPER" "$ORDERS")
@@ -170,9 +168,7 @@ take_over() {
 @test "an upgrade and a takeover: openers go on with the same registration" {
     requires passthrough
     start_weights
-    random 4194304 "$T/a"
-    put a "$T/a"
-    map "$W/allocations/a"
+    put_and_map 4194304
     exec 6<"$W/allocations/a"
     cli upgrade "$M"
     cmp "$T/a" "$W/allocations/a" # beside the open file: another number would be EIO
@@ -195,9 +191,7 @@ take_over() {
         "$ROOT/tests/tools/descriptor_store.py" "$manager" "$GMSFS" >"$T/managed"
     chmod 755 "$T/managed"
     GMSFS=$T/managed start_weights
-    random 4194304 "$T/a"
-    put a "$T/a"
-    map "$W/allocations/a"
+    put_and_map 4194304
     exec 6<"$W/allocations/a"
     cmp "$T/a" "$W/allocations/a"
     former=$(<"$manager/main")
@@ -215,9 +209,7 @@ take_over() {
 @test "a keeper that is killed for good: mappings and open files stay good, a new open is refused" {
     requires passthrough
     start_weights
-    random 4194304 "$T/a"
-    put a "$T/a"
-    map "$W/allocations/a"
+    put_and_map 4194304
     exec 6<"$W/allocations/a"
     expect_death
     kill -KILL "$KEEPER"
@@ -237,9 +229,7 @@ is_refused() { # FILE
 @test "umount of a mount with a mapping names the process" {
     requires passthrough
     start_weights
-    random 4194304 "$T/a"
-    put a "$T/a"
-    map "$W/allocations/a"
+    put_and_map 4194304
     cli -1 umount "$M"
     assert_match "$output" "$MAPPER"
     is_unmapped "$MAPPER" "$ORDERS"
@@ -278,9 +268,7 @@ END
     requires passthrough root
     mkdir -p "$T/spill"
     start_weights "size=16M,spill=$T/spill,spill_size=64M"
-    random 4194304 "$T/a"
-    put a "$T/a"
-    map "$W/allocations/a"
+    put_and_map 4194304
     old=("$MAPPER" "$ORDERS")
     cli demote --to disk "$W"
     wait_until 5 device_is .mapped_bytes 4194304

@@ -333,18 +333,7 @@ seconds_of() { # PART: of the last load, in hundredths
 @test "tensors that begin anywhere in the file, some empty, are read past the page cache" {
     start_mount size=64M
     local f=$T/x.safetensors
-    python3 - "$f" <<'EOF'
-import json, random, struct, sys
-sizes = [1, 0, 65535, 4096, 70001, 3000001, 5, 2097152, 0, 131072, 4194305]
-header, at = {}, 0
-for i, size in enumerate(sizes):
-    header[f"t{i:02}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
-    at += size
-text = json.dumps(header).encode()
-text += b" " * (-len(text) % 8)
-random.seed(3)
-open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + random.randbytes(at))
-EOF
+    write_random_tensors "$f" 1 0 65535 4096 70001 3000001 5 2097152 0 131072 4194305
     cli load --direct always "$M/weights" "$f"
     cli verify --direct never "$M/weights" "$f"
     cli verify --direct always "$M/weights" "$f"

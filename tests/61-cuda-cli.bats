@@ -22,18 +22,7 @@ make_model() { # SIZE [SHARDS [SEED]]: sets MODEL
 # Tensors of sizes that no buffer is made for: empty, odd, of several buffers, side by side.
 make_odd() { # FILE
     requires python3 || return 1
-    python3 - "$1" <<'EOT'
-import json, random, struct, sys
-sizes = [0, 1, 511, 4194303, 4194304, 4194305, 0, 12345, 21000001, 512, 1024, 3, 0]
-random.seed(7)
-header, at = {}, 0
-for i, size in enumerate(sizes):
-    header[f"t{i:02}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
-    at += size
-text = json.dumps(header).encode()
-text += b" " * (-len(text) % 8)
-open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + random.randbytes(at))
-EOT
+    write_random_tensors "$1" 0 1 511 4194303 4194304 4194305 0 12345 21000001 512 1024 3 0
     MODEL=$1
 }
 
@@ -103,11 +92,11 @@ sums() { # STORE
     start_mount
     cli load "$M/weights" "$MODEL"
     cp "$MODEL" "$T/other.safetensors"
-    # The last byte of t08, which has 21000001: those behind it have 1539.
+    # The last byte of t8, which has 21000001: those behind it have 1539.
     printf '\377\377' | dd of="$T/other.safetensors" bs=1 conv=notrunc status=none \
         seek=$(($(stat -c %s "$MODEL") - 1539 - 2))
     cli -1 verify "$M/weights" "$T/other.safetensors"
-    assert_match "$output" "tensor 't08' of .*: byte (20999999|21000000) of 21000001 is the first"
+    assert_match "$output" "tensor 't8' of .*: byte (20999999|21000000) of 21000001 is the first"
     nothing_held
 }
 

@@ -613,13 +613,21 @@ unmount_below() {
 
 # write_tensors PATH BYTES...: a safetensors file of zeros, one tensor of each size: t0, t1, ...
 write_tensors() {
+    write_tensors_of bytes "$@"
+}
+
+write_random_tensors() { # PATH BYTES...: the same of random bytes
+    write_tensors_of random.randbytes "$@"
+}
+
+write_tensors_of() { # FUNCTION PATH BYTES...
     python3 - "$@" <<'END'
-import json, struct, sys
+import json, random, struct, sys
 at, tensors = 0, {}
-for number, size in enumerate(map(int, sys.argv[2:])):
+for number, size in enumerate(map(int, sys.argv[3:])):
     tensors[f"t{number}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
     at += size
 header = json.dumps(tensors).encode()
-open(sys.argv[1], "wb").write(struct.pack("<Q", len(header)) + header + bytes(at))
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(header)) + header + eval(sys.argv[1])(at))
 END
 }

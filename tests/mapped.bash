@@ -34,6 +34,13 @@ map() {
     exec {ORDERS}>"$fifo"
 }
 
+# put_and_map BYTES: random bytes, in $T/a, as the allocation `a`
+put_and_map() {
+    random "$1" "$T/a"
+    put a "$T/a"
+    map "$W/allocations/a"
+}
+
 # ask MAPPER ORDERS ORDER: prints its answer
 ask() {
     local before
