@@ -249,8 +249,9 @@ has_new_workers() {
 
 # sets BESIDE to the process beside nginx
 find_beside() {
-    local pid
-    for pid in $(cat "/proc/$SERVER/task/$SERVER/children"); do
+    local pid pids
+    pids=$(cat "/proc/$SERVER/task/$SERVER/children")
+    for pid in $pids; do
         [[ $(cat "/proc/$pid/comm") != gmsfs-web ]] || BESIDE=$pid
     done
     [[ -n ${BESIDE-} ]]
