@@ -4,8 +4,8 @@
  *
  * For the daemon (`-o trace=`) and `gmsfs load --trace`. From any thread: a span is copied into a
  * bounded ring, and a thread of its own writes it, so that a slow or full disk delays nothing else.
- * Spans that do not fit, or cannot be written, are dropped and counted. The file is a JSON array, an
- * object for each line. While it is written, and after its process was killed, it has no closing
+ * Spans that do not fit, or cannot be written, are dropped and counted. The file is a JSON array,
+ * an object for each line. While it is written, and after its process was killed, it has no closing
  * bracket, which the format allows: it can be opened at any time. One timeline in a process.
  */
 #ifndef GMSFS_BASE_TIMELINE_H
