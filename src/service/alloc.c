@@ -76,7 +76,9 @@ static void end_turn(struct service *s, struct deadline *deadline)
 
 static void op_queue(struct service *s, struct alloc_op *op)
 {
-    LIST_APPEND(s->alloc_queue, op);
+    op->next = NULL;
+    *(s->alloc_queue ? &s->last_queued->next : &s->alloc_queue) = op;
+    s->last_queued = op;
     steps_go(alloc_steps, &op->state, ALLOC_WAITS);
     if (op->turn == 0) {
         op->turn = s->core->next_waiter;
@@ -449,6 +451,9 @@ static void unqueue(struct service *s, struct alloc_op *op)
     if (op->state != ALLOC_WAITS)
         return; /* not in the queue */
     LIST_REMOVE(s->alloc_queue, op);
+    if (s->last_queued == op && s->alloc_queue)
+        for (s->last_queued = s->alloc_queue; s->last_queued->next;)
+            s->last_queued = s->last_queued->next;
     op->request->alloc = NULL;
     deadline_clear(s, &op->expiry);
     deadline_clear(s, &op->turn_over);
