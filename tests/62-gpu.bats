@@ -5,7 +5,7 @@
 # comes back. On the fake driver; with GMSFS_GPU=real on device 0 of this machine, as
 # `make gpu-check` does.
 
-# shellcheck disable=SC2016 # for inner shells
+# shellcheck disable=SC2016,SC2153 # for inner shells; HANG is that of helpers.bash
 
 load helpers
 
