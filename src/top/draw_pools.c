@@ -149,14 +149,24 @@ static void put_moves(struct lines *lines)
         screen_put(&top->screen, STYLE_PLAIN, "no store moves");
 }
 
-void draw_pools(struct top *top, unsigned room)
+/* Draws what fits into `room` lines, none if 0. Returns the number of all lines. */
+static size_t put_lines(struct top *top, unsigned room)
 {
     struct lines lines = {.top = top, .end = top->screen.at + room};
 
-    top->page = room - 1;
     put_pools(&lines);
     put_moves(&lines);
-    if (top->first_pool >= lines.at)
-        top->first_pool = lines.at - 1;
-    screen_go(&top->screen, lines.end);
+    return lines.at;
+}
+
+void draw_pools(struct top *top, unsigned room)
+{
+    unsigned end = top->screen.at + room;
+    size_t count = put_lines(top, 0), last = count > room ? count - room : 0;
+
+    top->page = room - 1;
+    if (top->first_pool > last)
+        top->first_pool = last;
+    put_lines(top, room);
+    screen_go(&top->screen, end);
 }

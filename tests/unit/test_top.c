@@ -66,7 +66,7 @@ static struct top *open_top(const char *more, const char *stores)
     static const char *const mounts[] = {"/mnt/gpu0"};
     struct top *top = top_new();
 
-    setlocale(LC_CTYPE, "C.UTF-8");
+    check(setlocale(LC_CTYPE, "C.UTF-8"));
     check(top);
     check_int(top_set_mounts(top, mounts, 1), 0);
     top_take_look(top, 0, make_look(more, stores), NULL, NOW_MS);
@@ -164,7 +164,8 @@ static json_t *make_pools_look(uint64_t done_bytes)
     check(asprintf(&facts, device, "") > 0);
     check(asprintf(&text,
                    "{%s, 'stores': [{'name': 'w', 'state': 'COMMITTED', 'bytes': 41943040, "
-                   "'sessions': [], 'moving': {'to': 'host', 'done_bytes': %llu, 'all_bytes': "
+                   "'committed': true, 'residency': ['device'], 'sessions': [], 'moving': {'to': "
+                   "'host', 'done_bytes': %llu, 'all_bytes': "
                    "41943040}}], 'pools': [{'name': 'default', 'class': 'standard', 'used': "
                    "41943040, 'min': 0, 'max': null}, {'name': 'chat', 'class': 'high', 'used': "
                    "10485760, 'min': 4194304, 'max': 20971520}]}",
@@ -191,14 +192,47 @@ TAP_TEST(pools_and_moves_take_the_place_of_the_stores)
               "MOVE               TO               DONE          OF        RATE        LEFT");
     check_str(get_line(6),
               "w                  host         20.0 MiB    40.0 MiB   5.0 MiB/s         4 s");
-    press(top, "jjj");
+    press(top, "G"); /* all lines fit */
     draw(top, ROWS, WIDE);
-    check_str(get_line(2),
-              "MOVE               TO               DONE          OF        RATE        LEFT");
-    press(top, "GP");
+    check_str(get_line(2), "POOL               CLASS            USED        KEPT     AT MOST");
+    press(top, "P");
     draw(top, ROWS, WIDE);
     check_str(get_line(3),
-              "w             COMMITTED    40.0 MiB ->host 50%           0     0      -");
+              "w             COMMITTED    40.0 MiB device>host 50%      0     0      -");
+    top_free(top);
+}
+
+/* Draws pools in a pane of 7 lines, and checks how the first and the last one begin. */
+static void check_pools(struct top *top, const char *first, const char *last)
+{
+    draw(top, TOP_LEAST_ROWS, WIDE);
+    check_int(strncmp(get_line(2), first, strlen(first)), 0);
+    check_int(strncmp(get_line(8), last, strlen(last)), 0);
+}
+
+TAP_TEST(the_last_pools_fill_their_pane)
+{
+    struct top *top = open_top("", "");
+    char text[1024] = "{'device': {}, 'stores': [], 'pools': [";
+    size_t used = strlen(text);
+
+    for (int i = 0; i < 20; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s{'name': 'p%02d'}",
+                                 i ? "," : "", i);
+    strcpy(text + used, "]}");
+    top_take_look(top, 0, parse(text), NULL, NOW_MS);
+    press(top, "P");
+    check_pools(top, "POOL", "p05");
+    press(top, "j");
+    check_pools(top, "p00", "p06");
+    press(top, "G");
+    check_pools(top, "p14", "no store moves");
+    top_press(top, TOP_PAGE_DOWN);
+    check_pools(top, "p14", "no store moves");
+    press(top, "k");
+    check_pools(top, "p13", "p19");
+    top_press(top, TOP_PAGE_UP);
+    check_pools(top, "p07", "p13");
     top_free(top);
 }
 
@@ -438,11 +472,11 @@ TAP_TEST(names_stay_text_and_columns_stay_straight)
 
     draw(top, ROWS, WIDE);
     check_str(get_line(3),
-              "e\xcc\x81             RO                5 B -                    0     0      -");
+              "e\xcc\x81             RO                5 B device               0     0      -");
     check_str(get_line(4), "\xe6\xa8\xa1\xe5\x9e\x8b\xe6\xa8\xa1\xe5\x9e\x8b\xe6\xa8\xa1\xe5\x9e"
-                           "\x8b~ RO                4 B -                    0     0      -");
+                           "\x8b~ RO                4 B device               0     0      -");
     check_str(get_line(5),
-              "?[2J?         RO                3 B -                    0     0      -");
+              "?[2J?         RO                3 B device               0     0      -");
     top_free(top);
 }
 
