@@ -107,7 +107,7 @@ static int open_rank(struct pull_group *group, struct rank *rank)
 /* Returns true if every store has its contents, and one commit put them into all. */
 static bool have_contents(struct pull_group *group)
 {
-    uint8_t id[DIGEST_BYTES];
+    uint8_t id[DIGEST_BYTES] = {0};
     bool have_all = true;
 
     for (size_t i = 0; i < group->count; i++) {
