@@ -111,7 +111,7 @@ enum record_type {
     RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
     RECORD_OUT_OF_MEMORY, /* session: only makes an event */
     /* session (RW), new values: reserved_bytes, due_bytes, making_bytes (charged and being
-     * made), drawn_bytes (of those, what was drawn from the reservation). For more than before:
+     * made), drawn_bytes (the part of them drawn from the reservation). For more than before:
      * -ENOMEM if free_bytes is too small, -EDQUOT if its pool's budget is. flags
      * CORE_RESERVE_AS_ACQUIRE: decides as for an ACQUIRE that may not wait, and ignores due_bytes:
      * also -EAGAIN. With it CORE_RESERVE_REPLACING: the committed bytes are due first, and only the

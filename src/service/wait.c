@@ -43,7 +43,7 @@ static struct parked *parked_new(struct service *s, struct service_request *requ
 void service_end_wait(struct service *s, struct record *record)
 {
     struct effect refused = {
-        .type = EFFECT_REFUSED, .waiter = record->waiter, .error = -(int)record->count};
+        .type = EFFECT_REFUSED, .waiter = record->waiter, .error = -(int)record->refusal};
     if (!core_find_waiter(s->core, record->waiter))
         return;
     record->type = RECORD_WAIT_END;
