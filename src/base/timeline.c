@@ -239,9 +239,9 @@ static size_t take_spans(struct timeline *at, struct span spans[BATCH_SPANS])
     return count;
 }
 
-/* Ends the present file if there is a new one, and returns true. The caller holds the mutex; it is
- * free meanwhile, for write and close may hang with the file's disk. */
-static bool take_file(struct timeline *at)
+/* Ends the present file, if it began, when there is a new one, and returns true then. The caller
+ * holds the mutex; it is free meanwhile, for write and close may hang with the file's disk. */
+static bool take_file(struct timeline *at, bool begins)
 {
     int next = at->next_fd;
     if (next < 0)
@@ -249,7 +249,8 @@ static bool take_file(struct timeline *at)
     at->next_fd = -1;
     at->is_full = false;
     pthread_mutex_unlock(&at->mutex);
-    write_end(at);
+    if (!begins)
+        write_end(at);
     close(at->fd);
     at->fd = next;
     pthread_mutex_lock(&at->mutex);
@@ -267,7 +268,7 @@ static void *run(void *argument)
         while (at->next_fd < 0 && !at->ending &&
                (at->count == 0 || (at->is_full && at->options.full)))
             pthread_cond_wait(&at->work, &at->mutex);
-        begins |= take_file(at);
+        begins |= take_file(at, begins);
         size_t count = take_spans(at, spans);
         uint64_t untold = at->untold;
         if (count == 0 && at->ending)
