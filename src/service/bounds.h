@@ -27,7 +27,7 @@ enum service_bound {
     SERVICE_BOUND_REQUESTS, /* requests of the kernel without an answer yet; ENOMEM */
     SERVICE_BOUND_AHEAD,  /* bytes of those requests that were read and wait for their turn, without
                              the bytes of QUEUED; ENOMEM */
-    SERVICE_BOUND_ALLOCS, /* bytes of ALLOCs and RESERVEs that run or wait; ENOMEM */
+    SERVICE_BOUND_ALLOCS, /* bytes of ALLOCs, RESERVEs and truncations that run or wait; ENOMEM */
     SERVICE_BOUND_SUMS,   /* bytes of sums of contents, and of their texts; ENOMEM */
     SERVICE_BOUND_COUNT,
 };
