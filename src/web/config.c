@@ -3,10 +3,10 @@
  * config - writes the configuration of nginx
  *
  * An open that the mount refuses with EAGAIN (a writer has the lock), ENODEV (a drain, a fence),
- * ESTALE or EIO is an errno that nginx answers with 500: that becomes 503 here. So does 404 where
- * the mount is gone; paths lead through a directory of the mount, so that nothing is found that
- * lies under its mount point. sendfile(2) of a
- * text is for the process that opened it last, so texts are read, and memory is sent.
+ * ESTALE or EIO is an errno that nginx answers with 500: that becomes 503 here. 404 becomes 503
+ * where the mount is gone; paths lead through a directory of the mount, so that no file is found
+ * that lies under its mount point. sendfile(2) of a text is for the process that opened it last, so
+ * texts are read, and memory is sent.
  */
 #include "web/web.h"
 
@@ -22,7 +22,7 @@
 
 #define DOLLAR "${gmsfs_dollar}"
 
-/* A directory that each mount has, and a directory that a mount has left has not. */
+/* Every mount has this directory; a bare mount point lacks it. */
 #define PROOF "regions"
 
 #define NAMES_A_STRING 32u /* of WEB_MAX_NAME letters, quoted: below 4096 bytes */
