@@ -298,6 +298,47 @@ while not ask("127.0.2.1")[1].startswith(b"HTTP/1.1 200 "):
 END
 }
 
+# reads_by_id PORT ID ADDRESS...: the first line of the answer that each address gets for bytes, and keeps
+reads_by_id() {
+    run_logged -0 python3 - "$@" <<'END'
+import socket, sys
+request = f"GET /host/weights/by-id/{sys.argv[2]}/allocations/0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+kept = []
+for source in sys.argv[3:]:
+    connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])), source_address=(source, 0))
+    connection.sendall(request.encode())
+    answer = connection.recv(4096)
+    kept.append(connection)
+    head = answer.split(b"\r\n\r\n")[0].decode().split("\r\n")
+    print(head[0].split()[1], *(line for line in head if line.startswith("Retry-After")))
+for path in ("allocations/a", "pieces", "layout", f"by-id/{sys.argv[2]}/pieces"):
+    connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    connection.sendall(f"GET /host/weights/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    print(connection.recv(4096).split()[1].decode(), path)
+END
+    OTHERS=$'200 allocations/a\n200 pieces\n200 layout\n200 by-id/'$2/pieces
+}
+
+@test "bytes by an id have a bound with --pulls alone, of which an address has half" {
+    start_weights size=64M
+    exec 9<>"$W/lock"
+    truncate -s 48M "$W/allocations/a"
+    echo 1 >"$W/commit"
+    exec 9>&-
+    serve --pulls 2 host="$M"
+    read_id
+    reads_by_id "$PORT" "$ID" 127.0.2.1 127.0.2.1 127.0.2.2 127.0.2.3
+    assert_eq "$output" $'200\n429 Retry-After: 1\n200\n429 Retry-After: 1\n'"$OTHERS" 'answers with --pulls 2'
+    stop_serving
+    serve --pulls 3 host="$M"
+    reads_by_id "$PORT" "$ID" 127.0.2.1 127.0.2.2 127.0.2.3 127.0.2.4
+    assert_eq "$output" $'200\n200\n200\n429 Retry-After: 1\n'"$OTHERS" 'answers with --pulls 3'
+    stop_serving
+    serve host="$M"
+    reads_by_id "$PORT" "$ID" 127.0.2.1 127.0.2.1 127.0.2.1 127.0.2.1
+    assert_eq "$output" $'200\n200\n200\n200\n'"$OTHERS" 'answers without --pulls'
+}
+
 says_pages() {
     output_of "$SERVER" | grep -q 'no pages lie beside this program.*--pages'
 }
@@ -351,7 +392,7 @@ says_pages() {
         refused 2 'ADDRESS:PORT is needed|no numeric address' --listen "$word" x=/x
     done
     refused 2 'belong together' --tls-cert /x "$M"
-    refused 2 '1 to 512 are possible' --pulls 0 "$M"
+    for word in 0 513; do refused 2 '1 to 512 are possible' --pulls "$word" "$M"; done
     refused 2 'needs --tls-cert' --tls-client-ca /x "$M"
     refused 1 "not a gmsfs mount" --user nobody "$T"
     refused 1 "No such file" --tls-cert "$T/none" --tls-key "$T/none" "$M"

@@ -20,6 +20,8 @@
 #define WEB_USUAL_LISTEN "127.0.0.1:24673"
 #define WEB_MAX_MOUNTS   256u
 
+#define WEB_PULLS_UNBOUND UINT64_MAX /* --pulls was not given */
+
 static const char usage[] =
     "Usage: gmsfs web [OPTION...] [NAME=]MOUNT...\n"
     "\n"
@@ -143,6 +145,8 @@ static int web_check_listen(const struct web_order *order)
 
 static int web_take_pulls(struct web_order *order)
 {
+    if (order->values.pulls == WEB_PULLS_UNBOUND)
+        return CLI_OK;
     if (order->values.pulls < 1 || order->values.pulls > WEB_MAX_PULLS)
         return cli_usage_error("--pulls %" PRIu64 ": 1 to %u are possible", order->values.pulls,
                                WEB_MAX_PULLS);
@@ -362,7 +366,7 @@ static const struct cli_option options[] = {
     {"--access-log", 0, "FILE", cli_take_text, offsetof(struct web_values, access_log),
      "file of a line for each request (default: none)"},
     {"--pulls", 0, "N", cli_take_number, offsetof(struct web_values, pulls),
-     "answers at a time with bytes under by-id (default: 2)"},
+     "answers at a time with bytes under by-id (default: no bound)"},
     {"--print", 0, NULL, cli_take_flag, offsetof(struct web_values, is_printed),
      "print the service for the 'http' block of another nginx, and end"},
     {0},
@@ -370,7 +374,8 @@ static const struct cli_option options[] = {
 
 static int web_run(int argc, char **argv)
 {
-    static struct web_order order = {.values = {.listen = WEB_USUAL_LISTEN, .pulls = WEB_PULLS}};
+    static struct web_order order = {
+        .values = {.listen = WEB_USUAL_LISTEN, .pulls = WEB_PULLS_UNBOUND}};
     int status = cli_parse(argc, argv, &order.values);
 
     if (status == CLI_OK)

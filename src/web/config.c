@@ -73,8 +73,11 @@ static const char variables[] =
     "\n"
     "limit_conn_zone $binary_remote_addr zone=gmsfs_client:1m;\n"
     "limit_conn_zone \"all\" zone=gmsfs_all:32k;\n"
-    "limit_conn_zone \"pulls\" zone=gmsfs_pulls:32k;\n"
     "\n";
+
+static const char pull_zones[] = "limit_conn_zone $binary_remote_addr zone=gmsfs_puller:1m;\n"
+                                 "limit_conn_zone \"pulls\" zone=gmsfs_pulls:32k;\n"
+                                 "\n";
 
 static const char rules[] =
     "    server_tokens off;\n"
@@ -277,6 +280,22 @@ static void put_places(const struct web *web, FILE *to)
     "                return 403;\n"           \
     "            }\n"
 
+/* Writes the location of bytes by their id, with the bounds of --pulls. */
+static void put_bytes_by_id(const struct web *web, const char *name, FILE *to)
+{
+    begin_paths(name, BY_ID "/(?:allocations/[0-9]+|files/.+)", SENT, to);
+    put_headers(3, "$gmsfs_keep", OF_FILES, to);
+    /* Bounds of a location hide those around it. */
+    if (web->pulls > 0)
+        fprintf(to,
+                "            limit_conn gmsfs_puller %u;\n"
+                "            limit_conn gmsfs_pulls %u;\n"
+                "            limit_conn gmsfs_client 32;\n"
+                "            limit_conn gmsfs_all 512;\n",
+                web->pulls > 1 ? web->pulls / 2 : 1, web->pulls);
+    fputs("        }\n", to);
+}
+
 static void put_mount(const struct web *web, const struct web_mount *mount, FILE *to)
 {
     const char *name = mount->name;
@@ -300,15 +319,7 @@ static void put_mount(const struct web *web, const struct web_mount *mount, FILE
     put_paths(name, STORE "/(?:allocations|files)(?:/.*)?", LISTED SENT, to);
     put_kept_paths(name, BY_ID "/pieces", TEXT KEPT_OPEN, to);
     put_kept_paths(name, BY_ID "/layout", KEPT_OPEN, to);
-    begin_paths(name, BY_ID "/(?:allocations/[0-9]+|files/.+)", SENT, to);
-    put_headers(3, "$gmsfs_keep", OF_FILES, to);
-    /* A bound of its own hides those around it. */
-    fprintf(to,
-            "            limit_conn gmsfs_pulls %u;\n"
-            "            limit_conn gmsfs_client 32;\n"
-            "            limit_conn gmsfs_all 512;\n"
-            "        }\n",
-            web->pulls);
+    put_bytes_by_id(web, name, to);
     fprintf(to,
             "\n        location /%s/ {\n"
             "            error_page 405 = @method;\n" /* and none for 404 */
@@ -374,6 +385,8 @@ static void put_tls(const struct web *web, FILE *to)
 void web_write(const struct web *web, FILE *to)
 {
     fputs(variables, to);
+    if (web->pulls > 0)
+        fputs(pull_zones, to);
     put_places(web, to);
     fprintf(to, "server {\n    listen %s%s;\n", web->listen, web->cert ? " ssl" : "");
     if (web->cert)

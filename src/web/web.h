@@ -18,10 +18,7 @@
 #define WEB_MAX_NAME    64u
 #define WEB_WORKERS     4u
 #define WEB_CUT_AFTER_S 10u /* the time that answers under way have after a reload */
-/* Answers at a time with bytes under by-id. Where many nodes want the same bytes at once, few get
- * them first and then serve the others; without a bound the source sends them to each. */
-#define WEB_PULLS     2u
-#define WEB_MAX_PULLS 512u
+#define WEB_MAX_PULLS   512u
 
 /* A mount in the addresses: /NAME/... shows files below the path. */
 struct web_mount {
@@ -34,7 +31,9 @@ struct web {
     size_t mount_count; /* 1 or more */
     const char *listen; /* ADDRESS:PORT with a numeric address, [ADDRESS]:PORT of IPv6 */
     bool is_loopback;   /* that address is the machine's own */
-    unsigned pulls;     /* answers at a time with bytes under by-id, 1 to WEB_MAX_PULLS */
+    /* Answers at a time with bytes under by-id, WEB_MAX_PULLS at most; 0: no bound of their own. An
+     * address has half of them at most, but at least one. */
+    unsigned pulls;
     const char *cert, *key, *client_ca; /* absolute paths without '$', or NULL */
     const char *pages;                  /* absolute directory of the static pages, or NULL */
     const char *access_log;             /* absolute path, or NULL */

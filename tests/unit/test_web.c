@@ -26,14 +26,19 @@ static void write_service(const struct web *web, const struct web_process *proce
 static const char *write_one(const char *name, const char *path, const struct web_process *process)
 {
     struct web_mount mount = {.name = name, .path = path};
-    struct web web = {.mounts = &mount,
-                      .mount_count = 1,
-                      .listen = "127.0.0.1:1",
-                      .is_loopback = true,
-                      .pulls = 7};
+    struct web web = {
+        .mounts = &mount, .mount_count = 1, .listen = "127.0.0.1:1", .is_loopback = true};
 
     write_service(&web, process);
     return written;
+}
+
+static void write_with_pulls(unsigned pulls)
+{
+    struct web_mount mount = {.name = "host", .path = "/x"};
+    struct web web = {.mounts = &mount, .mount_count = 1, .listen = "127.0.0.1:1", .pulls = pulls};
+
+    write_service(&web, NULL);
 }
 
 static bool has(const char *text)
@@ -87,9 +92,13 @@ TAP_TEST(a_dot_in_a_name_stands_for_itself)
 
 TAP_TEST(bytes_by_id_have_a_bound_beside_those_of_all)
 {
-    write_one("host", "/x", NULL);
-    check(has("            limit_conn gmsfs_pulls 7;\n            limit_conn gmsfs_client 32;\n"
-              "            limit_conn gmsfs_all 512;\n"));
+    write_with_pulls(7);
+    check(has("            limit_conn gmsfs_puller 3;\n            limit_conn gmsfs_pulls 7;\n"
+              "            limit_conn gmsfs_client 32;\n            limit_conn gmsfs_all 512;\n"));
+    write_with_pulls(1);
+    check(has("            limit_conn gmsfs_puller 1;\n            limit_conn gmsfs_pulls 1;\n"));
+    write_with_pulls(0);
+    check(!has("gmsfs_pull"));
 }
 
 TAP_TEST(files_of_nginx_lie_in_the_private_directory)
