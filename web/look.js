@@ -134,6 +134,7 @@ export class Mount {
     };
     for (const { name, generation } of wanted.filter(isDue).slice(0, IDS_A_LOOK)) {
       const { info } = await this.askStore(name, ["info"]);
+      if (this.trouble) break; // it hangs, and each request blocks a process of the server
       this.ids.set(name, { generation, due: now + IDS_AGAIN_MS, group: info?.group, contents: info?.contents_id });
     }
     const names = new Set(wanted.map((store) => store.name));
@@ -158,8 +159,9 @@ export class Mount {
     const found = { why: [] };
     for (const part of parts) {
       if (this.trouble || (!this.trusted && NAMING.includes(part))) continue;
+      const late = setTimeout(() => this.fail(makeLate()), PATIENCE_MS);
       try {
-        found[part] = await readers[part](await ask([this.name, name, part]));
+        found[part] = await readers[part](await ask([this.name, name, part]).finally(() => clearTimeout(late)));
       } catch (error) {
         if (error.status !== 403 || !NAMING.includes(part)) found.why.push(error.message);
       }
