@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// So many pages that look at a mount, without a browser: they ask as web/look.js asks. Called by bench/pages.py.
+// So many pages that look at a mount, without a browser, by look() of web/look.js. Not asked here: `info`, for which a page
+// of several mounts asks 200 stores of each once a minute, and `residency` of 20 stores while jobs run. For bench/pages.py.
 //
 //     node pages.mjs ADDRESS MOUNT COUNT      until it is killed
 
