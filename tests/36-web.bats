@@ -498,6 +498,11 @@ copy_under() {
     ask 503 odd/first/state
     umount -l "$M" || true
     ask 503 odd/
+    chmod 600 "$at" # closed to the server, also to one of its owner
+    ask 503 odd/first/state
+    has_header 'Retry-After: 2'
+    has_header 'Cache-Control: no-store'
+    chmod 755 "$at"
     copy_under "$at"
     for path in device '' first/state first/allocations/a first/metadata/ "first/by-id/$NO_ID/allocations/0" \
         "first/by-id/$NO_ID/pieces" first/allocations/none; do

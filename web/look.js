@@ -183,7 +183,8 @@ export function adviceFor(trouble) {
   if (trouble.status === 403) return "The server's user may not read the mount: mount it with -o allow_other.";
   if (trouble.status === 429) return "The server has too many clients. This page asks again.";
   if (trouble.status >= 500)
-    return "The mount's daemon has gone, or the device is lost. On its machine: gmsfs status and the daemon's log tell which. " +
+    return "The mount's daemon has gone, the device is lost, or the server's user may not look into the mount. On its machine: gmsfs status and " +
+      "the daemon's log tell which. " +
       "If the daemon has gone: gmsfs umount -l of the path, then gmsfs mount, which begins without stores.";
   return "The mount or the server hangs. On its machine: gmsfs status; a stopped worker shows in ps, and kill -9 of the worker " +
     "loses nothing.";

@@ -142,6 +142,16 @@ static const char rules[] =
     "        }\n"
     "        return 503;\n"
     "    }\n"
+    "    # A mount point whose mount is gone may be closed to this user.\n"
+    "    location @closed {\n"
+    "        add_header Cache-Control no-store always;\n"
+    "        if (!-d \"$gmsfs_mount/" PROOF "\") {\n"
+    "            add_header Retry-After 2 always;\n"
+    "            add_header Cache-Control no-store always;\n"
+    "            return 503;\n"
+    "        }\n"
+    "        return 403;\n"
+    "    }\n"
     "    if ($request_method !~ \"^(?:GET|HEAD)\\z\") {\n"
     "        return 405;\n"
     "    }\n";
@@ -304,6 +314,7 @@ static void put_mount(const struct web *web, const struct web_mount *mount, FILE
     put_directory(mount->path, PROOF "/../", to);
     /* A mount has no links: one leads out of a directory that lies under a mount that is gone. */
     fputs("        disable_symlinks on from=$document_root;\n"
+          "        error_page 403 = @closed;\n"
           "        error_page 404 500 = @unreadable;\n"
           "        error_page 405 = @method;\n"
           "        error_page 429 = @full;\n",
