@@ -235,9 +235,13 @@ OTHER='document.querySelector("[data-mount=other] .trouble")'
 }
 
 @test "a mount that hangs is shown as such within seconds, the live one goes on, and both when it answers again" {
-    local worker
+    local worker number
     requires browser
     stage_two
+    for number in {1..12}; do # for their ids the page asks in two looks
+        M=$LIVE committed "l$number" 100000
+        committed "o$number" 100000
+    done
     worker=$(worker_of "$KEEPER")
     look open "$SERVED/ui/" wait "$TWO" sh "kill -STOP $KEEPER $worker; mkdir $LIVE/new" wait "$OTHER" \
         eval "$OTHER.innerText" wait 'document.querySelector("[data-mount=live] [data-store=new]")' sh "mkdir $LIVE/newer; sleep 10" \
