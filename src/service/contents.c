@@ -32,8 +32,9 @@ struct sums_wait {
 
 /* The sums of one store's contents. */
 struct sums {
-    struct task task; /* first: of a job that plans or encodes */
-    uint64_t store, generation, grants_rw;
+    uint64_t store;   /* first: the known ones are in an idvec by it */
+    struct task task; /* of a job that plans or encodes */
+    uint64_t generation, grants_rw;
     enum sums_state state;
     struct layout *layout; /* NULL once it is planned */
     struct pieces pieces;  /* empty once they are encoded */
@@ -106,6 +107,8 @@ static void free_it(void *object)
 static void free_sums(struct service *s, struct sums *sums)
 {
     LIST_REMOVE(s->sums, sums);
+    if (sums->state == SUMS_KNOWN)
+        idvec_remove(&s->known_sums, sums->store);
     service_give(s, SERVICE_BOUND_SUMS, sums->uid, sums->counted_bytes);
     service_discard(s, free_it, sums);
 }
@@ -184,7 +187,7 @@ static bool begin_job(struct service *s, struct sums *sums, enum sums_state stat
 
 static void run_plan(struct job *job)
 {
-    struct sums *sums = (struct sums *)job;
+    struct sums *sums = CONTAINER_OF(job, struct sums, task.job);
 
     sums->error = pieces_of_layout(sums->layout, &sums->pieces);
     if (!sums->error)
@@ -193,7 +196,7 @@ static void run_plan(struct job *job)
 
 static void end_plan(struct service *s, struct task *task)
 {
-    struct sums *sums = (struct sums *)task;
+    struct sums *sums = CONTAINER_OF(task, struct sums, task);
 
     sums->running--;
     service_discard(s, free_layout, sums->layout); /* the last reference if the store has gone */
@@ -204,7 +207,7 @@ static void end_plan(struct service *s, struct task *task)
 
 static void run_encode(struct job *job)
 {
-    struct sums *sums = (struct sums *)job;
+    struct sums *sums = CONTAINER_OF(job, struct sums, task.job);
     struct pieces *pieces = &sums->pieces;
 
     sums->error = pieces_make_id(sums->contents_hash, (const void *)pieces->sums,
@@ -213,6 +216,20 @@ static void run_encode(struct job *job)
         sums->error = pieces_encode(pieces, &sums->bytes, &sums->byte_count);
     memcpy(sums->id, pieces->id, sizeof sums->id);
     pieces_free(pieces);
+}
+
+/* Makes the sums the known ones of their store, in the place of those of former bytes. */
+static int make_known(struct service *s, struct sums *sums)
+{
+    struct sums *former = idvec_find(&s->known_sums, sums->store);
+    int error;
+
+    if (former)
+        free_sums(s, former);
+    error = idvec_insert(&s->known_sums, sums);
+    if (!error)
+        sums->state = SUMS_KNOWN;
+    return error;
 }
 
 /* Records the id, and makes the text known. */
@@ -234,13 +251,12 @@ static int finish(struct service *s, struct sums *sums)
         return -ENOMEM;
     sums->bytes = NULL;
     service_charge(s, SERVICE_BOUND_SUMS, sums->uid, &sums->counted_bytes, sums->byte_count);
-    sums->state = SUMS_KNOWN;
-    return 0;
+    return make_known(s, sums);
 }
 
 static void end_encode(struct service *s, struct task *task)
 {
-    struct sums *sums = (struct sums *)task;
+    struct sums *sums = CONTAINER_OF(task, struct sums, task);
     int error;
 
     sums->running--;
@@ -482,10 +498,8 @@ uint64_t service_count_pieces_bytes(const struct core_store *store)
 
 void service_on_sums_state(struct service *s, uint64_t store)
 {
-    struct sums *sums = s->sums;
+    struct sums *sums = idvec_find(&s->known_sums, store);
 
-    while (sums && (sums->store != store || sums->state != SUMS_KNOWN))
-        sums = sums->next;
     if (sums && !is_current(s, sums))
         free_sums(s, sums);
 }
@@ -509,4 +523,5 @@ void service_drop_sums(struct service *s)
         s->sums->running = 0;
         fail(s, s->sums, -ENOTCONN);
     }
+    idvec_free(&s->known_sums);
 }

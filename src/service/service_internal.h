@@ -74,6 +74,7 @@ struct service {
     uint64_t last_alloc;          /* id of the last operation */
     struct bulk_op *bulk_queue;
     struct sums *sums;           /* contents.c's */
+    struct idvec known_sums;     /* those with a text, by store */
     struct idvec region_objects; /* descriptors of regions, by memory number */
 };
 
