@@ -5,6 +5,7 @@
 # meaning for a mount.
 #
 # bats file_tags=slow
+# shellcheck disable=SC2034,SC2004 # helpers.bash declares and reads KEEPER_OF
 
 load helpers
 load gmsctl
@@ -24,6 +25,16 @@ did() { # EVENT COMMAND...: a line of this event has the command's process and o
     wait_exit -0 "$SPAWNED"
     wait_until 5 audit_has "$T/audit" \
         ".event == \"$event\" and .pid == $SPAWNED and .uid == $(id -u)"
+}
+
+# Starts a mount whose audit was renamed, and whose child that opens it again hangs while $T/hold is there.
+hold_audit() {
+    export GMSFS_HOLD_AUDIT=$T/hold
+    touch "$T/hold"
+    start_mount size=16M,audit="$T/audit"
+    mv "$T/audit" "$T/audit.1"
+    kill -HUP "$KEEPER"
+    wait_until 5 bash -c "(( \$(wc -w <'/proc/$KEEPER/task/$KEEPER/children') == 2 ))"
 }
 
 some_are_dropped() {
@@ -87,15 +98,29 @@ some_are_dropped() {
 }
 
 @test "a disk that hangs while the audit is opened again keeps no worker from starting" {
-    export GMSFS_HOLD_AUDIT=$T/hold
-    touch "$T/hold"
-    start_mount size=16M,audit="$T/audit"
-    mv "$T/audit" "$T/audit.1"
-    kill -HUP "$KEEPER"
-    wait_until 5 bash -c "(( \$(wc -w <'/proc/$KEEPER/task/$KEEPER/children') == 2 ))"
+    local children
+    hold_audit
+    mapfile -t children < <(worker_of "$KEEPER")
     kill -HUP "$KEEPER" # is not lost
-    kill -KILL "$(worker_of "$KEEPER" | head -n 1)" # the other child opens the file
+    kill -KILL "${children[0]}"
     wait_until 10 mkdir "$M/other"
+    wait_until 5 audit_has "$T/audit.1" '.store == "other"'
+    kill -KILL "${children[1]}" # opens nothing
+    wait_until 5 process_gone "${children[1]}"
+    rm "$T/hold"
+    wait_until 5 bash -c "rmdir '$M/other'; mkdir '$M/other'; [[ -s '$T/audit' ]]"
+}
+
+@test "another keeper opens the audit again that the former one could not open" {
+    local former
+    hold_audit
+    former=$KEEPER
+    "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- &
+    KEEPER=$!
+    KEEPER_OF[$M]=$KEEPER
+    wait_until_any 10 process_gone "$former"
+    wait "$former"
+    mkdir "$M/other"
     wait_until 5 audit_has "$T/audit.1" '.store == "other"'
     rm "$T/hold"
     wait_until 5 bash -c "rmdir '$M/other'; mkdir '$M/other'; [[ -s '$T/audit' ]]"

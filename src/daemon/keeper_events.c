@@ -299,6 +299,7 @@ static void on_resumed(struct keeper *keeper, const struct wire_message *resumed
     keeper_end_trial(keeper);
     if (keeper->is_taken_over) {
         keeper->is_taken_over = false;
+        reopen_audit(keeper); /* the former keeper's child may not have done it */
         announce(keeper);
     }
 }

@@ -122,7 +122,7 @@ struct keeper {
     struct errand binder;
     struct errand tracer;  /* replaces the trace's file */
     struct errand auditor; /* opens the audit again */
-    bool is_audit_renamed; /* once more, after that */
+    bool is_audit_renamed; /* a SIGHUP came while `auditor` runs: start it again */
     int fuse_fd, listen_fd;
     int audit_fd; /* until the worker has it */
     int trace_fd;
