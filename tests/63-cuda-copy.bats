@@ -151,3 +151,58 @@ nothing_held() { # by the commands, and by the copiers, which made the first sto
     done
     nothing_held
 }
+
+gpu2_has_bytes() {
+    [[ -n $(find "$GMSFS_FAKE_CUDA/gpu2" -type f -exec cat {} + | tr -d '\0' | head -c 1) ]]
+}
+
+# load_until_passed_on: loads $T/model into two GPUs; the load has passed bytes on, and is held where it
+# fills the last allocation.
+load_until_passed_on() {
+    local model
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 24M --shards 1 | tail -n 1)
+    start_gpus
+    machine 'slow cuMemcpyHtoDAsync_v2 200'
+    spawn "$GMSFS" load --direct never --threads 1 --chunk 8M --group "$GPU1/a=$model" "$GPU2/a=$model"
+    wait_until 20 gpu2_has_bytes
+    machine 'hold cuMemcpyHtoDAsync_v2'
+    sleep 0.5
+    kill -0 "$SPAWNED" || fail 'all was filled before'
+}
+
+# ends_without_store -STATUS REGEX: the load ends so, with one message
+ends_without_store() {
+    machine
+    wait_exit "$1" "$SPAWNED" 10
+    assert_match "$(output_of "$SPAWNED")" "$2"
+    assert_eq "$(grep -c 'gmsfs load: ' <<<"$(output_of "$SPAWNED")")" 1 messages
+    [[ ! -e $GPU1/a && ! -e $GPU2/a ]] || fail 'a store was left'
+    nothing_held
+}
+
+# bats test_tags=slow
+@test "load --group passes bytes on while it fills the last allocation; SIGTERM ends both" {
+    requires python3
+    load_until_passed_on
+    kill -TERM "$SPAWNED"
+    ends_without_store -143 'nothing was committed'
+}
+
+# bats test_tags=slow
+@test "load --group passes bytes on while it fills the last allocation; a file cut short ends both" {
+    requires python3
+    load_until_passed_on
+    truncate -s 1M "$T"/model/*.safetensors
+    ends_without_store -1 "$T/model/.*safetensors"
+}
+
+# bats test_tags=slow
+@test "load --group of one model fills a GPU from its files with as large buffers as load does" {
+    requires python3
+    start_gpus
+    local model copies
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 96M --shards 1 | tail -n 1)
+    cli load --threads 32 --trace "$T/trace" --group "$GPU1/a=$model" "$GPU2/a=$model"
+    copies=$(jq '[.[] | select(.name == "copy")] | length' "$T/trace")
+    ((copies < 192)) || fail "$copies copies: small ones, as two GPUs need that are filled from files"
+}

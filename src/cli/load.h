@@ -55,7 +55,7 @@ struct load {
     /* The load of the group whose memory has all bytes that this one needs, at the same places;
      * NULL: this one reads its files. */
     struct load *twin;
-    uint32_t passed; /* allocations that its twins have already */
+    uint32_t passed; /* of a load with twins: its first allocations that they have already */
 
     /* In the store. */
     gmsfs_t *handle;
@@ -95,15 +95,19 @@ void load_prepare_source(const struct load *loads, size_t count);
  * thread pins the copy buffers; then copies the bytes, and allocates host memory as it goes. */
 int load_map_memory(struct load *loads, size_t count);
 int load_fill_memory(struct load *loads, size_t count);
-/* load_twins.c: finds loads of the same files that need not be read twice; and fills them. */
+/* load_twins.c: finds loads of the same files that need not be read twice; and fills them. Devices
+ * that copy engines alone fill leave the processors to the others. */
 void load_find_twins(struct load *loads, size_t count);
+/* Returns true if copy engines fill the load from its twin's memory. */
+bool load_is_passed_on(const struct load *load);
 int load_copy_twins(struct load *loads, size_t count);
 
 struct load_ahead;
 /* Returns true if a load has twins that copy engines reach, and more than one allocation: all but
  * the last can be passed on while the last one is filled. */
 bool load_passes_ahead(const struct load *loads, size_t count);
-/* Passes them on, on a thread of its own. NULL: it cannot; load_copy_twins() passes on all. */
+/* Starts a thread that passes them on. NULL: there is no thread; load_copy_twins() passes on all.
+ */
 struct load_ahead *load_ahead_begin(struct load *loads, size_t count);
 /* Returns true if passing on has failed. */
 bool load_ahead_has_failed(const struct load_ahead *ahead);

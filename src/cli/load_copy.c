@@ -51,7 +51,7 @@ struct copy {
     struct failure other;     /* bytes other than those that their place promised */
     struct progress *lines;   /* of each crew */
     uint64_t *done_bytes;     /* and how far it is */
-    uint64_t *before_bytes;   /* that were done by an earlier fill */
+    uint64_t *before_bytes;   /* bytes of each crew that an earlier fill copied */
     struct load_ahead *ahead; /* passes bytes on; NULL: none does */
     bool has_told;            /* that this failed */
     char (*verbs)[COPY_VERB_BYTES];
@@ -145,10 +145,11 @@ static void copy_add_parts(struct copy *copy, struct fill_crew *crew, size_t fir
     }
 }
 
+/* True if several devices are filled at the same time. */
 static bool copy_has_several(const struct load *loads, size_t count)
 {
     for (size_t i = 1; i < count; i++)
-        if (loads[i].memory.device != loads->memory.device)
+        if (loads[i].memory.device != loads->memory.device && !load_is_passed_on(&loads[i]))
             return true;
     return false;
 }
@@ -335,8 +336,9 @@ int load_map_memory(struct load *loads, size_t count)
     int status = CLI_OK;
 
     for (size_t i = 0; i < count; i++)
-        staging_warm(&loads[i].memory, copy_count_threads(loads, count, &loads[i].memory),
-                     loads[i].model->tensor_bytes);
+        if (!load_is_passed_on(&loads[i]))
+            staging_warm(&loads[i].memory, copy_count_threads(loads, count, &loads[i].memory),
+                         loads[i].model->tensor_bytes);
     for (size_t i = 0; status == CLI_OK && i < count; i++)
         if (!staging_is_file(&loads[i].memory))
             status = copy_map_memory(&loads[i]);

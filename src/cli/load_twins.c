@@ -51,6 +51,20 @@ static bool twins_are_cheaper(const struct load *first, const struct load *load)
     return source_is_slow(load->source) || spread_reaches(&first->memory, &load->memory);
 }
 
+bool load_is_passed_on(const struct load *load)
+{
+    return load->twin && spread_reaches(&load->twin->memory, &load->memory);
+}
+
+/* Returns true if copy engines fill all loads on the device of this one. */
+static bool twins_fill_device(const struct load *loads, size_t count, const struct load *of)
+{
+    for (const struct load *load = loads; load < loads + count; load++)
+        if (load->memory.device == of->memory.device && !load_is_passed_on(load))
+            return false;
+    return true;
+}
+
 void load_find_twins(struct load *loads, size_t count)
 {
     for (struct load *load = loads + 1; load < loads + count; load++)
@@ -60,6 +74,9 @@ void load_find_twins(struct load *loads, size_t count)
                 twins_have_same_files(first->model, load->model) &&
                 twins_have_same_plan(&first->plan, &load->plan))
                 load->twin = first;
+    for (struct load *load = loads; load < loads + count; load++)
+        if (twins_fill_device(loads, count, load))
+            staging_set_idle(&load->memory);
 }
 
 /* ---- one load and its twins ---------------------------------------------------------------- */
@@ -244,7 +261,7 @@ static size_t ahead_list(const struct load *loads, size_t count, const struct lo
     for (size_t i = 0; first->plan.allocation_count > 1 && i < count; i++) {
         if (loads[i].twin != first)
             continue;
-        if (!spread_reaches(&first->memory, &loads[i].memory))
+        if (!load_is_passed_on(&loads[i]))
             return 0; /* its bytes go through threads, as those of the last allocation */
         if (others)
             others[listed] = (struct load *)&loads[i];

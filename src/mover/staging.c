@@ -190,6 +190,21 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
+void staging_set_idle(const struct staging_memory *memory)
+{
+    memory->device->is_idle = true;
+}
+
+size_t staging_count_sharing(const struct staging_device *device)
+{
+    const struct staging *staging = device->staging;
+    size_t sharing = 0;
+
+    for (size_t i = 1; i < staging->device_count; i++)
+        sharing += staging->devices[i] == device || !staging->devices[i]->is_idle;
+    return sharing;
+}
+
 /* Devices without processors of their own may run on all. */
 unsigned staging_count_processors(const struct staging_memory *memory)
 {
@@ -199,7 +214,9 @@ unsigned staging_count_processors(const struct staging_memory *memory)
 
     for (size_t i = 1; i < staging->device_count; i++) {
         const struct staging_device *other = staging->devices[i];
-        sharing += !count || !other->has_near || CPU_EQUAL(&other->near, &device->near);
+        bool is_apart = count && other->has_near && !CPU_EQUAL(&other->near, &device->near);
+
+        sharing += other == device || (!other->is_idle && !is_apart);
     }
     count = count ? count : thread_count_processors();
     return sharing && count > sharing ? count / sharing : 1;

@@ -81,6 +81,10 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
  */
 void staging_warm(const struct staging_memory *memory, uint64_t threads, uint64_t size_bytes);
 
+/* Tells that copy engines alone fill the device of this memory: it leaves its share of ring bytes,
+ * streams and processors to the other devices. Before staging_warm and staging_equip. */
+void staging_set_idle(const struct staging_memory *memory);
+
 /* Returns how many processors a thread of this memory's device can count on if all devices work at
  * the same time: the processors near it, divided among the devices near them. At least 1. */
 unsigned staging_count_processors(const struct staging_memory *memory);

@@ -114,7 +114,7 @@ static void cuda_prepare(struct staging_device *device, unsigned threads)
 {
     struct cuda_device *own = cuda_device(device);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t devices = device->staging->device_count - 1; /* without the machine */
+    size_t devices = staging_count_sharing(device);
     size_t ring = devices > 1 ? STAGING_SHARED_RING_BYTES : STAGING_RING_BYTES;
     size_t share = ring / (devices * threads * STAGING_BUFFERS);
 
@@ -189,7 +189,7 @@ static int cuda_begin(struct staging_lane *lane)
 
     if (error || own->stream)
         return error;
-    return lane->device->staging->device_count > 2 ? stream_share(lane->device, &own->stream)
+    return staging_count_sharing(lane->device) > 1 ? stream_share(lane->device, &own->stream)
                                                    : stream_create(lane->device, &own->stream);
 }
 

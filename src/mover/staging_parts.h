@@ -74,6 +74,7 @@ struct staging_device {
     uint8_t uuid[16];
     bool has_near; /* `near` has the processors near it */
     cpu_set_t near;
+    bool is_idle; /* copy engines alone fill it */
     struct staging_warming warming;
     alignas(max_align_t) unsigned char own[]; /* data of the kind */
 };
@@ -105,6 +106,11 @@ struct staging {
     bool is_told;
     char failed_text[STAGING_ERROR_BYTES];
 };
+
+/* ---- staging.c ------------------------------------------------------------------------------ */
+
+/* Returns how many GPUs share the ring bytes: those that are not idle, and this one. */
+size_t staging_count_sharing(const struct staging_device *device);
 
 /* ---- staging_lanes.c ------------------------------------------------------------------------ */
 

@@ -32,6 +32,24 @@ TAP_TEST(many_threads_share_a_ring_of_one_size)
     end(staging);
 }
 
+TAP_TEST(a_gpu_beside_an_idle_one_works_as_if_it_were_alone)
+{
+    static const uint64_t sizes[] = {3 * WORK_PIECE_BYTES};
+
+    for (int idle = 0; idle < 2; idle++) {
+        struct staging_memory memory[2];
+        struct staging *staging = begin(LAZY, memory);
+        const struct cuda_device *device = cuda_device(memory->device);
+
+        if (idle)
+            staging_set_idle(&memory[1]);
+        go_round(staging, memory, sizes, 1, STAGING_GPU_THREADS);
+        check((device->buffer_bytes == STAGING_BUFFER_MAX_BYTES) == idle);
+        check((device->stream == NULL) == idle); /* streams of the lanes' own */
+        end(staging);
+    }
+}
+
 TAP_TEST(threads_that_come_again_find_their_buffers)
 {
     static const uint64_t sizes[] = {WORK_PIECE_BYTES};
@@ -248,6 +266,10 @@ TAP_TEST(devices_near_the_same_processors_share_them)
     check_int(staging_count_processors(memory), count > 2 ? count / 2 : 1);
     CPU_SET(CPU_SETSIZE - 1, &memory[1].device->near); /* another node, from here on */
     check_int(staging_count_processors(memory), count > 1 ? count : 1);
+    memory[1].device->near = allowed;
+    staging_set_idle(&memory[1]);
+    check_int(staging_count_processors(memory), count > 1 ? count : 1);
+    check_int(staging_count_processors(&memory[1]), count > 2 ? count / 2 : 1);
     end(staging);
 }
 
