@@ -104,29 +104,34 @@ static int open_rank(struct pull_group *group, struct rank *rank)
 
 /* ---- the locks ----------------------------------------------------------------------------- */
 
-/* Returns true if every store has its contents, and one commit put them into all. */
+/* Returns true if the store has its contents, and a group that its commit was of. */
+static bool has_contents(struct rank *rank, uint8_t group[DIGEST_BYTES])
+{
+    const struct target *target = &rank->load.target;
+    struct gmsfs_info before, after;
+    char hash[DIGEST_TEXT_BYTES];
+
+    rank->seen = UINT64_MAX;
+    if (gmsfs_get_info(target->handle, &before) != 0 ||
+        !store_has_contents(target->store, target->handle, rank->pull.id,
+                            digest_text(target->hash, hash), &rank->seen) ||
+        gmsfs_get_info(target->handle, &after) != 0 || after.generation != before.generation)
+        return false;
+    rank->seen = after.generation;
+    memcpy(group, after.group, DIGEST_BYTES);
+    return memcmp(group, no_group, sizeof(no_group)) != 0;
+}
+
+/* Returns true if every store has its contents, and one commit put them into all. Looks at each,
+ * for `seen`. */
 static bool have_contents(struct pull_group *group)
 {
-    uint8_t id[DIGEST_BYTES] = {0};
+    uint8_t first[DIGEST_BYTES] = {0}, id[DIGEST_BYTES] = {0};
     bool have_all = true;
 
     for (size_t i = 0; i < group->count; i++) {
-        struct rank *rank = &group->ranks[i];
-        const struct target *target = &rank->load.target;
-        char hash[DIGEST_TEXT_BYTES];
-        struct gmsfs_info info;
-        bool has;
-
-        rank->seen = UINT64_MAX;
-        has = store_has_contents(target->store, target->handle, rank->pull.id,
-                                 digest_text(target->hash, hash), &rank->seen) &&
-              gmsfs_get_info(target->handle, &info) == 0;
-        if (has && i == 0)
-            memcpy(id, info.group, sizeof(id));
-        if (has)
-            rank->seen = info.generation;
-        have_all &= has && memcmp(info.group, no_group, sizeof(no_group)) != 0 &&
-                    memcmp(info.group, id, sizeof(id)) == 0;
+        have_all &= has_contents(&group->ranks[i], i == 0 ? first : id);
+        have_all &= i == 0 || memcmp(id, first, sizeof(id)) == 0;
     }
     return have_all;
 }
