@@ -126,13 +126,18 @@ bool store_has_contents(const char *path, gmsfs_t *handle, const uint8_t id[DIGE
 int store_say_has_contents(const char *path, const uint8_t id[DIGEST_BYTES], bool immutable,
                            bool quiet)
 {
-    json_auto_t *info = immutable ? store_info_json(path) : NULL;
+    json_auto_t *info = NULL;
+    int error = immutable ? store_read_json(path, "info", &info) : 0;
     char text[DIGEST_TEXT_BYTES];
 
     digest_text(id, text);
+    if (error) {
+        store_explain(path, "tell if the layout is immutable", error);
+        return CLI_FAILURE;
+    }
     if (immutable && !json_is_true(json_object_get(info, "immutable"))) {
         cli_error("%s: has the contents %s already, but was committed without --immutable; remove "
-                  "it with rmdir, and load it anew, or leave --immutable out",
+                  "it with rmdir, and pull it again, or leave --immutable out",
                   path, text);
         return CLI_FAILURE;
     }

@@ -37,8 +37,8 @@ bool store_is_known_to_have(const char *path, const uint8_t id[DIGEST_BYTES]);
 bool store_has_contents(const char *path, gmsfs_t *handle, const uint8_t id[DIGEST_BYTES],
                         const char *layout_hash, uint64_t *generation);
 
-/* Prints that the store has them already. immutable: its layout was to be immutable, too; if it is
- * not, CLI_FAILURE after the error. CLI_OK */
+/* Prints that the store has them already. Returns CLI_OK; CLI_FAILURE after the error if
+ * `immutable` is wanted and the layout is not. */
 int store_say_has_contents(const char *path, const uint8_t id[DIGEST_BYTES], bool immutable,
                            bool quiet);
 
