@@ -121,7 +121,7 @@ END
     cmp "$T/b" "$W/allocations/a"
     wait_until 5 device_is .mapped_bytes 6291456
     used_is $((6291456 + 4194304))
-    assert_match "$("$GMSFS" status "$M")" ' used, 6.0 MiB of it by mappings of former layouts'
+    assert_match "$("$GMSFS" status "$M")" ' used, 6.0 MiB of it still mapped from former layouts'
     run_logged '!' "$GMSFS" run -w "$W" -- fallocate -l 12M "$W/allocations/c" # never over the size
     map "$W/allocations/a"
     assert_eq "$(ask "${old[@]}" sum)" "$(sum_of "$T/a")" 'the old mapping'

@@ -53,8 +53,8 @@ static int add_line(struct pull *pull, const char *path, size_t number, const ch
     more = url + used + strspn(url + used, blanks);
     if (is_url(url) && (*more == '\0' || *more == '#'))
         return add_url(pull, url, used);
-    cli_error("%s: line %zu: '%s' is no URL of a store on another node, as "
-              "http://HOST:PORT/MOUNT/STORE/ is one, alone on its line",
+    cli_error("%s: line %zu: '%s' is no URL of a store; write one URL a line, such as "
+              "http://HOST:PORT/MOUNT/STORE/",
               path, number, url);
     return CLI_FAILURE;
 }

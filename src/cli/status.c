@@ -49,7 +49,7 @@ static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
     snprintf(
         text, sizeof(text), "%3u%%  %s of %s used%s%s%s%s", ui_percent(used, total),
         size_format(used, used_text), size_format(total, total_text),
-        status_format_memory(device, "mapped_bytes", "", " of it by mappings of former layouts",
+        status_format_memory(device, "mapped_bytes", "", " of it still mapped from former layouts",
                              mapped, sizeof(mapped)),
         status_format_memory(device, "reserved_bytes", "reserved ", "", reserved, sizeof(reserved)),
         json_is_true(json_object_get(device, "draining")) ? ", drained: grants nothing" : "",
