@@ -30,7 +30,7 @@ struct peer_node {
     struct http_peer as[2];
     atomic_uint retry_s;
     /* Of source_peers.c. */
-    char why[NODE_WHY_BYTES]; /* of the last failure; "": none */
+    char why[NODE_WHY_BYTES]; /* of the last failure; "": none since the last piece */
     unsigned told;            /* 1: the caller knows that it failed; 2: that it was barred */
 };
 

@@ -41,7 +41,8 @@ struct source_peers {
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
-/* Keeps the reason why a node was barred. Under the lock. */
+/* Keeps the node's last failure; of a barred node, the one that barred it. "": none. Under the
+ * lock. */
 static void note_why(struct source_peers *peers, size_t index, const char *why)
 {
     struct peer_node *node = &peers->nodes[index];
@@ -302,8 +303,9 @@ static void end_request(struct source_peers *peers, size_t index, uint64_t began
     struct peer_node *node = &peers->nodes[index];
     enum peer_result result = peer_node_result(error);
 
-    if (error)
-        note_why(peers, index, result == PEER_LACKS ? "it no longer has the contents" : why);
+    if (error == -ENOENT || error == -ESTALE)
+        why = "it no longer has the contents";
+    note_why(peers, index, error ? why : "");
     peers_end(&peers->plan, index, began_ms, clock_now_ms(), result,
               1000u * atomic_load(&node->retry_s));
     atomic_store(&peers->common.piece_ms, (unsigned)peers_deadline_ms(&peers->plan));

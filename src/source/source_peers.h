@@ -31,8 +31,9 @@ struct source_peers_wish {
     const char *cert, *key; /* files of this client's certificate, as PEM; NULL: none */
     bool is_insecure;       /* accepts public addresses without TLS */
     uint64_t patience_ms;   /* fails after so long without a node that sends the contents */
-    /* Called once for each node that failed, on any thread, never twice at the same time, when for
-     * a second there was no node to use. May be NULL. */
+    /* Called for each failed node, on any thread, never twice at the same time: once, when there
+     * was no node to use for a second; and once if it is barred, then or by
+     * source_peers_tell_barred(). May be NULL. */
     source_peers_tell *tell;
     void *context;
 };
