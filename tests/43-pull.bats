@@ -121,7 +121,7 @@ ends_at_once() {
     for line in node7 'http://a/b http://c/d' "@$T/nodes" ftp://a/b; do
         printf '%s\n  %s\n' "$WEB/plain/weights" "$line" >"$T/wrong"
         cli -1 pull "$M/third" "@$T/wrong"
-        assert_match "$output" "$T/wrong: line 2: '$line' is no URL of a store on another node"
+        assert_match "$output" "$T/wrong: line 2: '$line' is no URL of a store; write one URL a line"
     done
     printf '%s\n\0http://a/b\n' "$WEB/plain/weights" >"$T/wrong"
     cli -1 pull "$M/third" "@$T/wrong"
@@ -179,6 +179,8 @@ ends_at_once() {
     share weights
     ends_at_once 'no node sends the contents: .*password.*: the server answers 401 Unauthorized: .*netrc' password
     ends_at_once '400 Bad Request: it may ask for a certificate of this client; .*--tls-cert' fail=400:9
+    pulls fail=403:1 # its mount may have been away
+    fails '403 Forbidden: its server may not read the store' fail=403:99
     ends_at_once 'answers 302: it leads to another address, which is not followed' to=loop
     make_file index/pieces 200
     cli -1 pull --timeout 100 "$M/other" "$WEB/plain/index"

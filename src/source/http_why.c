@@ -51,6 +51,9 @@ static const char *status_advice(const struct flow *flow, const struct http_auth
                "--tls-key";
     if (status == 401 && !auth)
         return ": it asks for a user and a password; put them into ~/.netrc";
+    if (status == 403 && flow->peer)
+        return ": its server may not read the store (the store's mode and owner tell), or refuses "
+               "this client";
     if (status == 403 && !auth)
         return ": it refuses this user; look at ~/.netrc, or for a fresh address if it is signed";
     if (status == 407)
@@ -76,8 +79,8 @@ static int judge_status(struct flow *flow, const struct http_auth *auth, struct 
         auth->explain(auth, &flow->reply, more, sizeof(more));
         clean_text(more);
     }
-    return failure_set(failure, status_error(status), "the server answers %s%s",
-                       http_reply_status_text(status, words),
+    return failure_set(failure, status == 403 && flow->peer ? -EPERM : status_error(status),
+                       "the server answers %s%s", http_reply_status_text(status, words),
                        more[0] ? more : status_advice(flow, auth));
 }
 

@@ -317,6 +317,7 @@ enum peer_result peer_node_result(int error)
         return PEER_WRONG;
     case -ENOENT:
     case -ESTALE:
+    case -EPERM: /* 403 also while its mount is away, or the store's mode is about to change */
         return PEER_LACKS;
     case -EKEYREJECTED:
     case -EACCES:
