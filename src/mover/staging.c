@@ -195,16 +195,6 @@ void staging_set_idle(const struct staging_memory *memory)
     memory->device->is_idle = true;
 }
 
-size_t staging_count_sharing(const struct staging_device *device)
-{
-    const struct staging *staging = device->staging;
-    size_t sharing = 0;
-
-    for (size_t i = 1; i < staging->device_count; i++)
-        sharing += staging->devices[i] == device || !staging->devices[i]->is_idle;
-    return sharing;
-}
-
 /* Devices without processors of their own may run on all. */
 unsigned staging_count_processors(const struct staging_memory *memory)
 {

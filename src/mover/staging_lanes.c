@@ -71,6 +71,16 @@ int staging_settle_lane(struct staging_lane *lane)
     return error;
 }
 
+size_t staging_count_sharing(const struct staging_device *device)
+{
+    const struct staging *staging = device->staging;
+    size_t sharing = 0;
+
+    for (size_t i = 1; i < staging->device_count; i++)
+        sharing += staging->devices[i] == device || !staging->devices[i]->is_idle;
+    return sharing;
+}
+
 unsigned staging_count_threads(const struct staging_kind *kind, uint64_t threads)
 {
     unsigned best = work_default_threads();

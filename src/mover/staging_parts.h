@@ -107,13 +107,10 @@ struct staging {
     char failed_text[STAGING_ERROR_BYTES];
 };
 
-/* ---- staging.c ------------------------------------------------------------------------------ */
+/* ---- staging_lanes.c ------------------------------------------------------------------------ */
 
 /* Returns how many GPUs share the ring bytes: those that are not idle, and this one. */
 size_t staging_count_sharing(const struct staging_device *device);
-
-/* ---- staging_lanes.c ------------------------------------------------------------------------ */
-
 /* Returns `threads`, or the best number for 0. */
 unsigned staging_count_threads(const struct staging_kind *kind, uint64_t threads);
 /* Prepares the device for a work of `threads`; returns their number. */
