@@ -167,7 +167,7 @@ static int copy_into_targets(struct copy *copy, struct store_group *group)
 {
     uint8_t id[DIGEST_BYTES] = {0};
     uint64_t start_ms;
-    int status = store_group_connect_beside(group) ? CLI_OK : store_group_connect(group);
+    int status = store_group_connect_safely(group);
 
     if (status != CLI_OK)
         return status;

@@ -157,8 +157,7 @@ static int connect_if_other(struct pull_group *group, bool *have)
         *have = have_contents(group);
         if (*have)
             return CLI_OK;
-        status = store_group_connect_beside(&group->stores) ? CLI_OK
-                                                            : store_group_connect(&group->stores);
+        status = store_group_connect_safely(&group->stores);
         signals_defer(true);
         if (status != CLI_OK || are_as_seen(group))
             return status;

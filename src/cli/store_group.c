@@ -222,7 +222,9 @@ int store_group_connect(struct store_group *group)
     return error ? group_explain(group, error) : CLI_OK;
 }
 
-bool store_group_connect_beside(const struct store_group *group)
+/* Takes locks, and memory beside the committed layouts. Returns false if locks, or memory for both
+ * layouts, are not free now. */
+static bool connect_beside(const struct store_group *group)
 {
     uint64_t bytes[GMSFS_GROUP_MAX];
     struct gmsfs_info info;
@@ -235,6 +237,11 @@ bool store_group_connect_beside(const struct store_group *group)
         gmsfs_set_connect_flags(group->handles[i], GMSFS_CONNECT_REPLACE);
     }
     return gmsfs_connect_group_reserve(group->handles, group->count, GMSFS_MODE_RW, 0, bytes) == 0;
+}
+
+int store_group_connect_safely(struct store_group *group)
+{
+    return connect_beside(group) ? CLI_OK : store_group_connect(group);
 }
 
 /* ---- the commit ---------------------------------------------------------------------------- */

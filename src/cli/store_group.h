@@ -32,11 +32,11 @@ void store_group_end(struct store_group *group);
  * of one mount that can never fit there together. */
 int store_group_add(struct store_group *group, const char *store, gmsfs_t *handle, uint64_t bytes);
 
-/* Takes locks, and memory beside the committed layouts, so that all can be rolled back. Returns
- * false if locks, or memory for both layouts, are not free now. Prints nothing. */
-bool store_group_connect_beside(const struct store_group *group);
 /* Takes locks and memory, all or none. CLI_OK; CLI_TIMEOUT or CLI_FAILURE after the error. */
 int store_group_connect(struct store_group *group);
+/* The same for writers, with memory beside the committed layouts where locks and memory for both
+ * are free now: then all can be rolled back. */
+int store_group_connect_safely(struct store_group *group);
 
 /* Finds the store that a failed gmsfs_commit_group is about: one with an ended session, or a
  * refused layout. */
