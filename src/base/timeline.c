@@ -115,7 +115,7 @@ static void mend(int fd, off_t size)
     ssize_t got = pread(fd, tail, sizeof tail, from);
     const char *last = got > 0 ? memrchr(tail, '\n', (size_t)got) : NULL;
 
-    if (last > tail && last[-1] == ']')
+    if (last && last > tail && last[-1] == ']')
         last = memrchr(tail, '\n', (size_t)(last - tail));
     off_t whole = last ? from + (last - tail) + 1 : from;
     if (got > 0 && whole < size)
