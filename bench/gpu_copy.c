@@ -8,8 +8,8 @@
  * A store of COUNT allocations of BYTES on GPU 0 is copied to GPU 1, against one cuMemcpyPeer of as
  * many bytes between memory of these GPUs, with peer access; to GPU 1 and GPU 2 at once, against
  * GPU 1 alone; from host memory to GPU 1, against one copy of as many bytes from pinned memory;
- * from GPU 0 to host memory, against such a copy or, if these are slower, bare writes of as many
- * bytes to as many new memfds by as many threads: the kernel has to make every page. Ours is the
+ * from GPU 0 to host memory, against such a copy and against bare writes of as many bytes to as
+ * many new memfds by 12 threads: the kernel has to make every page. Ours is the
  * time of moving bytes, as the command itself takes it: contexts and memory are made before. The
  * time of the whole command is printed beside the table.
  */

@@ -421,7 +421,7 @@ static bool copy_is_late(const struct copy *copy, const struct fill_part *part)
     return false;
 }
 
-/* Appends the parts of a crew that are late, or those that are not. Returns how many. */
+/* Appends the late parts of a crew, or its other parts. Returns how many. */
 static size_t copy_pick(const struct copy *copy, const struct fill_crew *crew, bool late,
                         struct fill_part *parts, uint64_t *bytes)
 {
@@ -435,7 +435,7 @@ static size_t copy_pick(const struct copy *copy, const struct fill_crew *crew, b
     return picked;
 }
 
-/* Fills the parts that are late, or those that are not. */
+/* Fills the late parts of all crews, or the other parts. */
 static int copy_fill_some(struct copy *copy, bool late)
 {
     SCOPED_FREE struct fill_part *parts = calloc(copy->part_count + 1, sizeof(*parts));

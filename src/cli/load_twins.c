@@ -87,7 +87,7 @@ struct load_ahead {
     pthread_t thread;
     atomic_bool stopped;
     atomic_int error;
-    struct load *failed; /* the load whose bytes were passed on then */
+    struct load *failed; /* the first of the twins at the error */
 };
 
 struct twins {

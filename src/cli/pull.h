@@ -15,7 +15,7 @@
 #include "source/source_peers.h"
 
 struct pull {
-    struct image_request request; /* its `store` is the one that is filled */
+    struct image_request request; /* its `store` is filled */
     const char *id_text;          /* NULL: not given */
     const char *cert, *key;       /* NULL: not given */
     bool is_insecure, is_group;
