@@ -44,9 +44,9 @@
 #define CORE_STATE_CONTENTS  14u /* first version with ids of contents */
 
 /* Bounds. A request beyond one fails: ENFILE for files, ENOMEM for gathered bytes, ENOSPC for the
- * others. All but the first and the last are shared between the users (base/share.h), as are the
- * sessions and the waiters of a store (fsm/lock.h): a request beyond the user's share fails with
- * EDQUOT. */
+ * others. The bounds of `enum core_bound` are shared between the users (base/share.h), the sessions
+ * and waiters of a store among them (fsm/lock.h): a request beyond the user's share fails with
+ * EDQUOT. Stores, events, writers and contents have no shares. */
 #define CORE_MAX_STORES  4096u
 #define CORE_MAX_FILES   65536u /* open files, and waiters for an open */
 #define CORE_MAX_TICKETS 4096u

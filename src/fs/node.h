@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+/* Kernels keep these numbers while a mount lives: a new kind goes to the end (test_fs_frozen). */
 enum node_kind {
     NODE_NONE = 0,
     NODE_ROOT = 1, /* with serial 0 FUSE's id of the root */
