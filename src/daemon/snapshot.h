@@ -3,8 +3,9 @@
  * snapshot - writes snapshots of the state for the journal while the worker serves
  *
  * A child of the worker has a copy of the state at the moment of the fork, encodes and writes it,
- * and ends; only the fork delays the loop. If that fails, the journal grows until the next try, and
- * each failure in a row doubles the wait for it. One thread: the loop's.
+ * and ends; only the fork delays the loop. A helper frees the memory of the former snapshot,
+ * and no other snapshot begins before. If a snapshot fails, the journal grows until the next try,
+ * and each failure in a row doubles the wait for it. One thread: the loop's.
  *
  * When nothing has been written for a while, the journal frees the memory that it took in busier
  * times; it does so too when memory is short. First it makes a snapshot if there is none, or if the
@@ -14,7 +15,7 @@
 #define GMSFS_DAEMON_SNAPSHOT_H
 
 #include "core/core.h"
-#include "daemon/loop.h"
+#include "daemon/helpers.h"
 #include "journal/journal.h"
 #include "vmm/room.h"
 
@@ -23,10 +24,13 @@
 
 struct snapshot {
     struct loop *loop;
+    struct helpers *helpers;
     struct journal *journal;
     struct room *room;        /* bounds the journal's memory; NULL if it is not bounded */
     pid_t child;              /* 0 if none */
     struct event_watch watch; /* the child's pidfd */
+    struct job freeing;       /* of the former snapshot */
+    bool is_freeing;
     /* No try before this, where other requests are refused until there is a snapshot. */
     uint64_t retry_ms;
     struct journal_numbers seen; /* the numbers at the last tick */
@@ -39,8 +43,8 @@ struct snapshot {
     bool is_tried, is_trimmed; /* since nothing is being written */
 };
 
-void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal,
-                   struct room *room);
+void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct helpers *helpers,
+                   struct journal *journal, struct room *room);
 /* Call it after a step whose transaction is published; begins a snapshot if it is time. In the
  * middle of a document (slices of it are ready to be applied) it waits for twice the bytes: each
  * page that a slice writes would be copied for the child, and the end of the document is near.

@@ -437,7 +437,7 @@ static int open_journal(struct worker *worker)
         take_log_level(get_own(worker));
     worker->transaction.on_unwanted = on_unwanted;
     worker->transaction.context = worker;
-    snapshot_init(&worker->snapshot, worker->loop, worker->journal, &worker->room);
+    snapshot_init(&worker->snapshot, worker->loop, worker->helpers, worker->journal, &worker->room);
     return error;
 }
 

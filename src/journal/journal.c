@@ -159,15 +159,6 @@ static int map_snapshot(struct journal *journal, struct failure *failure)
     return failure_set(failure, -EPROTO, "the journal is damaged: its snapshot has another sum");
 }
 
-/* Frees memory that the last worker allocated and that is no longer needed. */
-static void give_back(struct journal *journal)
-{
-    forget_snapshot(journal, journal->head->base + 1);
-    for (unsigned i = 0; i < 2; i++)
-        if (!is_in_use(journal->head, i))
-            shrink(journal, i, KEPT_BYTES);
-}
-
 /* A child that writes a snapshot does not inherit the mapping. */
 static int map_transactions(struct journal *journal, unsigned file, struct failure *failure)
 {
@@ -207,7 +198,7 @@ int journal_open(const struct journal_files *files, struct journal **out, struct
         journal_close(journal);
         return error;
     }
-    give_back(journal);
+    journal_free_former(journal); /* also memory that the last worker never used */
     journal->bound = UINT64_MAX;
     journal_rewind(journal, 0);
     *out = journal;
@@ -538,9 +529,16 @@ int journal_end_snapshot(struct journal *journal)
     journal->snapshot = NULL;
     journal->snapshot_size = 0;
     journal->snapshots++;
-    forget_snapshot(journal, old);
-    shrink(journal, file_of(old), KEPT_BYTES);
     return 0;
+}
+
+void journal_free_former(struct journal *journal)
+{
+    uint64_t next = journal->head->base + 1;
+
+    forget_snapshot(journal, next);
+    if (!is_in_use(journal->head, file_of(next)))
+        shrink(journal, file_of(next), KEPT_BYTES);
 }
 
 void journal_abandon_snapshot(struct journal *journal)

@@ -119,8 +119,12 @@ int journal_get_snapshot_file(const struct journal *journal);
 /* Writes the snapshot, in any process that inherited the journal, while the worker keeps
  * publishing. -ENOMEM */
 int journal_write_snapshot(struct journal *journal, const void *bytes, size_t size);
-/* Ends the snapshot, in the worker. 0; -EPROTO: it is incomplete, and is dropped. */
+/* Ends the snapshot, in the worker. 0: journal_free_former should follow; -EPROTO: it is
+ * incomplete, and is dropped. */
 int journal_end_snapshot(struct journal *journal);
+/* Frees the memory of the former snapshot and its transactions. Any thread, for it may take long;
+ * no snapshot may begin and no other memory be freed meanwhile. */
+void journal_free_former(struct journal *journal);
 void journal_abandon_snapshot(struct journal *journal);
 
 /* Frees the files' memory beyond their use and the reserve; call while little is written. */

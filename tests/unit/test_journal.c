@@ -381,6 +381,8 @@ TAP_TEST(memory_that_a_dead_worker_has_made_is_given_back)
     journal_begin_snapshot(journal);
     require(journal_write_snapshot(journal, "S", 1) == 0);
     require(journal_end_snapshot(journal) == 0);
+    check(memory_of(files.transactions[0]) > 80u << 20);
+    journal_free_former(journal);
     check_int(memory_of(files.transactions[0]), 64u << 20);
     check_found("");
     publish("b");
@@ -545,6 +547,7 @@ TAP_TEST(random_turns_snapshots_and_deaths_lose_nothing)
             if (!under_way)
                 break;
             require(journal_end_snapshot(journal) == 0);
+            journal_free_former(journal);
             covered = covering;
             under_way = false;
             break;

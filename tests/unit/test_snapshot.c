@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests when a snapshot of the state is tried, and when again after a failure. */
+/* Tests when a snapshot of the state is tried, when again after a failure, and that a helper frees
+ * the former one. */
 #include "daemon/snapshot.h"
 
 #include "tap.h"
 
 #include <errno.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,12 +20,17 @@ static struct journal *journal;
 static struct loop *loop;
 static struct core *core;
 static struct snapshot snapshot;
+static struct helpers *helpers;
+static struct fs_ledger *ledger;
 static unsigned forks;
+static bool forks_well;
 
-/* In place of the library's: no process can be started. */
+/* In place of the library's: mostly no process can be started. */
 pid_t fork(void)
 {
     forks++;
+    if (forks_well)
+        return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     errno = ENOMEM;
     return -1;
 }
@@ -49,8 +60,12 @@ static void begin(void)
 
     require(journal_make_files(&files) == 0 && journal_open(&files, &journal, &failure) == 0);
     require(loop_new(&calls, &loop) == 0 && core_new(&options, &core) == 0);
-    snapshot_init(&snapshot, loop, journal, NULL);
+    ledger = calloc(1, sizeof *ledger);
+    require(ledger && helpers_new(loop, ledger, &helpers) == 0);
+    helpers_bound(helpers, SERVICE_POOL_FREE, 1);
+    snapshot_init(&snapshot, loop, helpers, journal, NULL);
     forks = 0;
+    forks_well = false;
 }
 
 /* Each step makes a snapshot worthwhile. */
@@ -63,6 +78,8 @@ static void step(void)
 static void end(void)
 {
     core_free(core);
+    helpers_free(helpers);
+    free(ledger);
     loop_free(loop);
     journal_close(journal);
     journal_close_files(&files);
@@ -112,5 +129,59 @@ TAP_TEST(each_failure_in_a_row_has_the_next_try_wait_longer)
         check(snapshot.retry_ms >= before_ms + pauses_ms[i]);
         check(snapshot.retry_ms <= loop_now_ms() + pauses_ms[i]);
     }
+    end();
+}
+
+/* ---- memory of a former snapshot ------------------------------------------------------- */
+
+#define KEPT_BYTES (UINT64_C(64) << 20)
+
+static uint64_t memory_of(int fd)
+{
+    struct stat stat;
+
+    require(fstat(fd, &stat) == 0);
+    return (uint64_t)stat.st_blocks * 512;
+}
+
+static sem_t gate;
+static bool is_through;
+
+static void run_at_gate(struct job *job)
+{
+    (void)job;
+    sem_wait(&gate);
+}
+
+static void pass_gate(struct job *job)
+{
+    (void)job;
+    is_through = true;
+}
+
+TAP_TEST(a_helper_frees_the_former_snapshot_before_the_next_one_begins)
+{
+    struct job before = {.run = run_at_gate, .done = pass_gate};
+
+    begin();
+    require(sem_init(&gate, 0, 0) == 0);
+    require(helpers_submit(helpers, SERVICE_POOL_FREE, &before) == 0);
+    forks_well = true;
+    while (journal_get_numbers(journal).bytes <= KEPT_BYTES)
+        publish_much();
+    check(snapshot_step(&snapshot, core, false));
+    forks_well = false;
+    while (journal_get_numbers(journal).snapshots == 0)
+        loop_turn(loop, 1000);
+    check(memory_of(files.transactions[0]) > KEPT_BYTES);
+    step();
+    check_int(forks, 1);
+    sem_post(&gate);
+    while (!is_through || snapshot.is_freeing)
+        loop_turn(loop, 1000);
+    check_int(memory_of(files.transactions[0]), KEPT_BYTES);
+    step();
+    check_int(forks, 2);
+    sem_destroy(&gate);
     end();
 }
