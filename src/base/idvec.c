@@ -72,6 +72,15 @@ void *idvec_find(const struct idvec *vec, uint64_t id)
     return vec->items[index];
 }
 
+void *idvec_find_near(const struct idvec *vec, uint64_t id, size_t *at)
+{
+    if (*at >= vec->count || id_of(vec->items[*at]) != id)
+        *at = lower_bound(vec, id);
+    if (*at == vec->count || id_of(vec->items[*at]) != id)
+        return NULL;
+    return vec->items[(*at)++];
+}
+
 void *idvec_find_after(const struct idvec *vec, uint64_t id)
 {
     size_t index = id < UINT64_MAX ? lower_bound(vec, id + 1) : vec->count;

@@ -29,6 +29,9 @@ int idvec_insert(struct idvec *vec, void *item);
 /* The same, within room that the caller has made: cannot fail. */
 void idvec_insert_within(struct idvec *vec, void *item);
 void *idvec_find(const struct idvec *vec, uint64_t id);
+/* The same for many ids in order, which are mostly neighbours: these are found without a search.
+ * *at: 0 before the first. */
+void *idvec_find_near(const struct idvec *vec, uint64_t id, size_t *at);
 /* Returns the first item with a higher id, for walks during which items are added and removed; NULL
  * if none. */
 void *idvec_find_after(const struct idvec *vec, uint64_t id);

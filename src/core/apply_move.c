@@ -118,7 +118,7 @@ static int drop_all_copies(struct apply *apply, struct core_store *store)
     core_set_place(core, store, CORE_PLACE_NONE);
     core_count_move(store, apply->record->wall_ms);
     core_forget_writers(core, store);
-    core_memory_unref_layout(core, before);
+    core_memory_unref_layout(core, before, false);
     core_discard_layout(core, before);
     core_add_move_event(apply, CORE_EVENT_DEMOTED, store, CORE_PLACE_NONE, 0);
     apply_grant_waiters(apply, store);

@@ -262,7 +262,9 @@ void core_memory_unref(struct core *core, uint64_t memory);
 void core_memory_suspect(struct core *core, struct core_store *store, const struct layout *layout);
 void core_memory_trust(struct core *core, const struct layout *layout);
 void core_memory_ref_layout(struct core *core, const struct layout *layout);
-void core_memory_unref_layout(struct core *core, const struct layout *layout);
+/* is_fixed: it was the committed layout, and core_memory.committed becomes 0 (core_mark_committed).
+ */
+void core_memory_unref_layout(struct core *core, const struct layout *layout, bool is_fixed);
 /* Forgets the store's writers; call when the memory that they could write is gone. */
 void core_forget_writers(struct core *core, struct core_store *store);
 /* Drop a layout and its references. */

@@ -9,7 +9,7 @@ void core_drop_working(struct core *core, struct core_store *store)
 {
     if (!store->working)
         return;
-    core_memory_unref_layout(core, store->working);
+    core_memory_unref_layout(core, store->working, false);
     core_discard_layout(core, store->working);
     store->working = NULL;
 }
@@ -22,8 +22,7 @@ void core_drop_fixed(struct core *core, struct core_store *store)
     core_end_move(core, store);
     core_drop_spares(core, store);
     core_set_place(core, store, CORE_PLACE_DEVICE);
-    core_mark_committed(core, store->fixed, 0);
-    core_memory_unref_layout(core, store->fixed);
+    core_memory_unref_layout(core, store->fixed, true);
     core_discard_layout(core, store->fixed);
     core_discard_blob(core, store->encoding);
     store->fixed = NULL;

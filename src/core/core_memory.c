@@ -133,22 +133,20 @@ void core_memory_ref(struct core *core, uint64_t memory)
 }
 
 /* Drops a reference. True if it was the last one: the caller removes the memory from the table. */
-static bool drop_ref(struct core *core, uint64_t memory)
+static bool drop_ref(struct core *core, struct core_memory *held)
 {
-    struct core_memory *held = core_memory(core, memory);
-
     assert(held && held->refs > 0);
     if (--held->refs > 0)
         return false;
     trust(core, held);
     use_less(core, held);
-    core_push_effect(core, (struct effect){.type = EFFECT_FREE_MEMORY, .memory = memory});
+    core_push_effect(core, (struct effect){.type = EFFECT_FREE_MEMORY, .memory = held->id});
     return true;
 }
 
 void core_memory_unref(struct core *core, uint64_t memory)
 {
-    if (drop_ref(core, memory))
+    if (drop_ref(core, core_memory(core, memory)))
         free(idvec_remove(&core->memories, memory));
 }
 
@@ -173,15 +171,20 @@ static bool free_unreferenced(void *item, void *unused)
     return true;
 }
 
-void core_memory_unref_layout(struct core *core, const struct layout *layout)
+void core_memory_unref_layout(struct core *core, const struct layout *layout, bool is_fixed)
 {
-    size_t unreferenced = 0;
+    size_t unreferenced = 0, at = 0;
 
     for (size_t i = 0; i < layout_count_allocations(layout); i++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, i);
+        struct core_memory *held;
 
-        if (allocation->memory != LAYOUT_NO_MEMORY)
-            unreferenced += drop_ref(core, allocation->memory);
+        if (allocation->memory == LAYOUT_NO_MEMORY)
+            continue;
+        held = idvec_find_near(&core->memories, allocation->memory, &at);
+        if (is_fixed)
+            held->committed = 0;
+        unreferenced += drop_ref(core, held);
     }
     /* In one pass: removing them one by one would move the later ones each time. */
     if (unreferenced > 0)
@@ -190,10 +193,15 @@ void core_memory_unref_layout(struct core *core, const struct layout *layout)
 
 void core_mark_committed(struct core *core, const struct layout *layout, uint64_t store)
 {
+    size_t at = 0;
+
     for (size_t i = 0; i < layout_count_allocations(layout); i++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, i);
+        struct core_memory *held;
 
-        if (allocation->memory != LAYOUT_NO_MEMORY)
-            core_memory(core, allocation->memory)->committed = store;
+        if (allocation->memory == LAYOUT_NO_MEMORY)
+            continue;
+        held = idvec_find_near(&core->memories, allocation->memory, &at);
+        held->committed = store;
     }
 }

@@ -144,7 +144,7 @@ void core_drop_spare(struct core *core, struct core_store *store, enum core_plac
     core_touch(core, store);
     store->places.spares[tier] = NULL;
     store->places.version++;
-    core_memory_unref_layout(core, spare);
+    core_memory_unref_layout(core, spare, false);
     core_discard_layout(core, spare);
 }
 
@@ -194,6 +194,6 @@ void core_switch_place(struct core *core, struct core_store *store, enum core_pl
         core_forget_writers(core, store);
     if (keep)
         return;
-    core_memory_unref_layout(core, before);
+    core_memory_unref_layout(core, before, false);
     core_discard_layout(core, before);
 }

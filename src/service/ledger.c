@@ -86,9 +86,10 @@ static void tell_event(const struct service *s)
 static void note_effects(struct service *s, size_t first)
 {
     const struct effect *effect;
+    size_t at = 0;
     for (size_t i = first; (effect = core_peek_effect(s->core, i)); i++) {
         if (effect->type == EFFECT_FREE_MEMORY)
-            piece_doom(s, effect->memory);
+            piece_doom(s, effect->memory, &at);
         else if (effect->type == EFFECT_EVENT)
             tell_event(s);
         else if (effect->type == EFFECT_GRANTED)

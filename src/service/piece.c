@@ -109,9 +109,9 @@ bool piece_is_freed_of(const struct service *s, uint64_t store)
     return piece != NULL;
 }
 
-void piece_doom(struct service *s, uint64_t memory)
+void piece_doom(struct service *s, uint64_t memory, size_t *at)
 {
-    struct piece *piece = idvec_find(&s->pieces.all, memory);
+    struct piece *piece = idvec_find_near(&s->pieces.all, memory, at);
     if (!piece || s->ending)
         return;
     piece->doomed = true;

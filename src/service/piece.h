@@ -24,19 +24,19 @@ struct piece {
     enum vmm_tier tier;
     uint32_t uid;
     struct piece_holder holders[2]; /* of the read-only descriptor, of the writable one */
-    uint64_t new_serial;       /* a spool with its first write under way: its allocation; else 0 */
-    unsigned running;          /* jobs that use the descriptors */
-    bool exclusive;            /* one of them changes the size: further spool operations queue */
-    bool doomed;               /* to be freed when the last job has ended */
-    bool counted;              /* counted as being freed; device memory is in pieces.freeing */
-    uint32_t backing;          /* number of its file in the kernel; 0: none */
-    bool backing_is_known;     /* the keeper was asked: 0 is final */
-    bool may_be_backed;        /* its file may be registered, also for an earlier worker */
-    uint64_t file_bytes;       /* length of its file; known with `backing` */
-    bool is_mapped;            /* given up, and processes still have it open or mapped */
-    bool moved;                /* sealed into other memory, which the keeper does not have yet */
-    struct spool_op *queue;    /* waiting for `exclusive`, in order */
-    struct piece *next_doomed; /* for piece_free_doomed */
+    uint64_t new_serial;    /* a spool with its first write under way: its allocation; else 0 */
+    unsigned running;       /* jobs that use the descriptors */
+    bool exclusive;         /* one of them changes the size: further spool operations queue */
+    bool doomed;            /* to be freed when the last job has ended */
+    bool counted;           /* counted as being freed; device memory is in pieces.freeing */
+    uint32_t backing;       /* number of its file in the kernel; 0: none */
+    bool backing_is_known;  /* the keeper was asked: 0 is final */
+    bool may_be_backed;     /* its file may be registered, also for an earlier worker */
+    uint64_t file_bytes;    /* length of its file; known with `backing` */
+    bool is_mapped;         /* given up, and processes still have it open or mapped */
+    bool moved;             /* sealed into other memory, which the keeper does not have yet */
+    struct spool_op *queue; /* waiting for `exclusive`, in order */
+    struct piece *next_leaving;
     struct piece *next_freeing, **link_freeing;
 };
 
@@ -51,6 +51,8 @@ struct piece_table {
     bool is_looking;                               /* a job looks */
     uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* being freed in the other tiers */
     size_t doomed; /* pieces without jobs, to be freed at the end of the step */
+    struct piece *leaving, *last_leaving; /* out of the table, and not in a job yet */
+    size_t in_jobs;                       /* pieces that jobs free */
 };
 
 /* piece.c */
@@ -74,9 +76,9 @@ size_t piece_describe(const struct piece *piece, const struct vmm_piece *memory,
                       struct service_memory kept[PIECE_DESCRIPTORS]);
 /* Counts the piece as being freed: it will surely be, so waiters may count on it. */
 void piece_count_freeing(struct service *s, struct piece *piece);
-/* Dooms memory that no record has any more: it is freed at the end of the step, or of its last
- * use. */
-void piece_doom(struct service *s, uint64_t memory);
+/* Dooms memory that no record has any more: it is freed at the end of the step, or of its last use.
+ * at: idvec_find_near's, of the table of pieces. */
+void piece_doom(struct service *s, uint64_t memory, size_t *at);
 /* Returns true while memory of this store is being freed. */
 bool piece_is_freed_of(const struct service *s, uint64_t store);
 
@@ -96,7 +98,8 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
  * it. */
 void piece_free(struct service *s, struct piece *piece);
 void piece_free_gathered(struct service *s);
-/* Frees all doomed pieces at once: each removal moves the rest of the table. */
+/* Takes all doomed pieces out of the table in one pass, and frees as many as may be in jobs at
+ * once; the end of such a job has it called again. */
 void piece_free_doomed(struct service *s);
 
 #endif

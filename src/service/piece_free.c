@@ -30,6 +30,8 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
  * several threads, and waiters for memory hear of it soon. */
 #define FREE_BATCH       64u
 #define FREE_BATCH_BYTES (UINT64_C(256) << 20)
+/* Pieces in jobs beyond which doomed ones wait for the end of a job, so that no step is long. */
+#define FREE_MOST 512u
 
 struct free_job {
     struct task task; /* first */
@@ -181,6 +183,7 @@ static void finish_free(struct service *s, struct free_job *freeing)
         discharge(s, piece);
         free(piece);
     }
+    s->pieces.in_jobs -= freeing->count;
     service_note_memory(s);
 }
 
@@ -210,6 +213,7 @@ void piece_free_gathered(struct service *s)
 void piece_free(struct service *s, struct piece *piece)
 {
     struct free_job *freeing = s->pieces.gathered;
+    s->pieces.in_jobs++;
     piece_count_spooled(s, piece, 0);
     piece_count_freeing(s, piece);
     if (!freeing) {
@@ -232,25 +236,26 @@ void piece_free(struct service *s, struct piece *piece)
 
 static bool take_doomed(void *item, void *context)
 {
-    struct piece *piece = item, ***last = context;
+    struct piece *piece = item;
+    struct piece_table *pieces = context;
     if (!piece->doomed || piece->running > 0)
         return false;
-    piece->next_doomed = NULL;
-    **last = piece;
-    *last = &piece->next_doomed;
+    piece->next_leaving = NULL;
+    *(pieces->leaving ? &pieces->last_leaving->next_leaving : &pieces->leaving) = piece;
+    pieces->last_leaving = piece;
     return true;
 }
 
 void piece_free_doomed(struct service *s)
 {
-    struct piece *doomed = NULL, **last = &doomed;
-    if (s->pieces.doomed > 0)
-        idvec_remove_if(&s->pieces.all, take_doomed, &last);
-    s->pieces.doomed = 0;
-    while (doomed) {
-        struct piece *next = doomed->next_doomed;
-        piece_free(s, doomed);
-        doomed = next;
+    struct piece_table *pieces = &s->pieces;
+    struct piece *piece;
+    if (pieces->doomed > 0)
+        idvec_remove_if(&pieces->all, take_doomed, pieces);
+    pieces->doomed = 0;
+    while (pieces->in_jobs < FREE_MOST && (piece = pieces->leaving)) {
+        pieces->leaving = piece->next_leaving;
+        piece_free(s, piece);
     }
     piece_free_gathered(s);
 }

@@ -66,3 +66,19 @@ TAP_TEST(an_id_that_was_removed_is_not_found)
     check(idvec_insert(&vec, &items[2]) == 0 && idvec_find(&vec, 5) == &items[2]);
     idvec_free(&vec);
 }
+
+TAP_TEST(neighbours_are_found_and_so_is_each_id_that_is_none)
+{
+    static const uint64_t ids[] = {2, 3, 5, 13, 7, 11, 4, 5, 20, 2};
+    struct idvec vec = all_items();
+    size_t at = 0;
+
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        check(idvec_find_near(&vec, ids[i], &at) == idvec_find(&vec, ids[i]));
+    check(idvec_find_near(&vec, 13, &at) == &items[5]);
+    check(idvec_remove(&vec, 13) == &items[5]); /* `at` is behind the end */
+    check(idvec_remove(&vec, 11) == &items[4]);
+    check(idvec_find_near(&vec, 13, &at) == NULL);
+    check(idvec_find_near(&vec, 7, &at) == &items[3]);
+    idvec_free(&vec);
+}
