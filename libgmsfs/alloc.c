@@ -11,6 +11,8 @@
 
 GMSFS_STATIC_ASSERT(GMSFS_ALLOCATE_EACH_MAX == GMSFS_ALLOC_EACH_MAX, "of one call");
 
+#define ALLOC_FLAGS (GMSFS_ALLOC_NOWAIT | GMSFS_ALLOC_EXACT)
+
 int gfs_text_copy(char *to, size_t to_bytes, const char *from)
 {
     size_t bytes = from ? strlen(from) : 0;
@@ -54,7 +56,7 @@ int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
     struct gmsfs_ioc_alloc alloc = {.size_bytes = size_bytes, .count = count, .flags = flags};
     int error;
 
-    if (count == 0 || size_bytes == 0 || flags & ~GMSFS_ALLOC_NOWAIT ||
+    if (count == 0 || size_bytes == 0 || flags & ~ALLOC_FLAGS ||
         gfs_text_copy(alloc.tag, sizeof alloc.tag, tag) ||
         gfs_text_copy(alloc.name, sizeof alloc.name, name))
         return -EINVAL;
@@ -101,7 +103,7 @@ int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_allocation *want
     SCOPED_FREE struct gmsfs_ioc_alloc_each *alloc = NULL;
     int error;
 
-    if (!wanted || count == 0 || count > GMSFS_ALLOCATE_EACH_MAX || flags & ~GMSFS_ALLOC_NOWAIT)
+    if (!wanted || count == 0 || count > GMSFS_ALLOCATE_EACH_MAX || flags & ~ALLOC_FLAGS)
         return -EINVAL;
     alloc = malloc(sizeof *alloc);
     if (!alloc)
@@ -111,6 +113,8 @@ int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_allocation *want
         error = handle->mode == GMSFS_MODE_RW
                     ? alloc_some(handle, alloc, wanted, count, flags, slots)
                     : -ENOLCK;
+        if (error == -EINVAL && flags & GMSFS_ALLOC_EXACT) /* an older daemon does not know it */
+            error = alloc_some(handle, alloc, wanted, count, flags & ~GMSFS_ALLOC_EXACT, slots);
         gfs_leave(handle);
     }
     return error;

@@ -151,6 +151,10 @@ struct gmsfs_ioc_join {
 };
 
 #define GMSFS_ALLOC_NOWAIT (1u << 0) /* ENOMEM at once instead of waiting for memory */
+/* Host memory ends with the size, to the byte, and is charged as ever: its file is as long as the
+ * allocation, so that the kernel can read an immutable one by itself. A GPU's and huge pages end
+ * with the aligned size nevertheless. */
+#define GMSFS_ALLOC_EXACT (1u << 1)
 
 /* ALLOC: on a writable handle of an RW session. Waits for memory up to -o alloc_timeout. */
 struct gmsfs_ioc_alloc {

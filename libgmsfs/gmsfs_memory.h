@@ -139,7 +139,8 @@ GMSFS_API int gmsfs_allocate_handle(gmsfs_t *handle, uint64_t size_bytes, const 
  * gmsfs_allocate_handles - make `count` allocations of size_bytes each, all or nothing
  *
  * first_slot: the others follow by one. name: NULL, or ending in decimal digits, which count up.
- * flags: GMSFS_ALLOC_NOWAIT: -ENOMEM at once.
+ * flags: GMSFS_ALLOC_NOWAIT: -ENOMEM at once. GMSFS_ALLOC_EXACT: for an immutable layout: host
+ * memory ends with size_bytes; behind it a mapping of this library has zeros, and writes are lost.
  */
 GMSFS_API int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
                                      const char *tag, const char *name, unsigned flags,
@@ -167,12 +168,12 @@ GMSFS_API int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_alloca
  * gmsfs_export_handle - return a new descriptor of an allocation's memory; the caller closes it
  *
  * The memory lives as long as the descriptor is open in any process. On host memory it is a memfd
- * of the aligned size, for mmap(2), pread(2) and sendfile(2); with GMSFS_ACCESS_READ a read-only
- * one. On a GPU it is for cuMemImportFromShareableHandle, and the importer chooses the access.
- * Needs the lock. After GMSFS_ACCESS_WRITE on committed memory an abort can no longer roll back.
- * Errors: -ENOLCK, -EACCES (WRITE as reader), -ENOENT (no such slot); -EAGAIN: its bytes are not
- *   on the device (GMSFS_CONNECT_REPLACE), -ENODATA: they were given up; -EBUSY: it is being
- *   written by its file.
+ * of the aligned size (GMSFS_ALLOC_EXACT: of the size), for mmap(2), pread(2) and sendfile(2); with
+ * GMSFS_ACCESS_READ a read-only one. On a GPU it is for cuMemImportFromShareableHandle, and the
+ * importer chooses the access. Needs the lock. After GMSFS_ACCESS_WRITE on committed memory an
+ * abort can no longer roll back. Errors: -ENOLCK, -EACCES (WRITE as reader), -ENOENT (no such
+ * slot); -EAGAIN: its bytes are not on the device (GMSFS_CONNECT_REPLACE), -ENODATA: they were
+ * given up; -EBUSY: it is being written by its file.
  */
 GMSFS_API int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access,
                                   int *fd);

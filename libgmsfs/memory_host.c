@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "internal.h"
 
@@ -63,18 +65,35 @@ static int host_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_byt
     return error;
 }
 
+/* Puts zeros behind a file that ends before its mapping (GMSFS_ALLOC_EXACT), where an access would
+ * raise SIGBUS. */
+static int host_map_tail(char *va, uint64_t size_bytes, enum gmsfs_access access, int fd)
+{
+    uint64_t mask = (uint64_t)sysconf(_SC_PAGESIZE) - 1, end;
+    struct stat file;
+
+    if (fstat(fd, &file) < 0)
+        return -errno;
+    end = ((uint64_t)file.st_size + mask) & ~mask;
+    if (end >= size_bytes || mmap(va + end, size_bytes - end, host_protection(access),
+                                  HOST_RESERVE_FLAGS | MAP_FIXED, -1, 0) != MAP_FAILED)
+        return 0;
+    return -errno;
+}
+
 /* The mount has sealed the memfd against resizing: its memory is there, and stays. */
 static int host_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                     enum gmsfs_access access, int fd)
 {
-    int error;
+    int error = 0;
 
-    if (mmap((void *)va, size_bytes, host_protection(access), MAP_SHARED | MAP_FIXED, fd, 0) !=
+    if (mmap((void *)va, size_bytes, host_protection(access), MAP_SHARED | MAP_FIXED, fd, 0) ==
         MAP_FAILED)
-        return 0;
-    error = -errno;
-    /* it may have taken the reservation away first */
-    host_unmap(memory, va, size_bytes);
+        error = -errno;
+    if (!error)
+        error = host_map_tail((char *)va, size_bytes, access, fd);
+    if (error) /* it may have taken the reservation away first */
+        host_unmap(memory, va, size_bytes);
     return error;
 }
 
@@ -131,11 +150,11 @@ static int host_append(struct gfs_memory *memory, struct gfs_range *range, uint6
     got = mmap(va, size_bytes, host_protection(access), MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
     if (got == MAP_FAILED)
         return -errno;
-    if (got == va)
-        return 0;
     /* kernels before 4.17 take the address for a hint */
-    munmap(got, size_bytes);
-    return -EEXIST;
+    error = got == va ? host_map_tail(got, size_bytes, access, fd) : -EEXIST;
+    if (error)
+        munmap(got, size_bytes);
+    return error;
 }
 
 /* Open addresses without a mapping may belong to another thread by now. */

@@ -108,6 +108,64 @@ END
     done
 }
 
+count_read() { # bytes that the daemon has read for clients
+    sed -n 's/^gmsfs_read_bytes_total //p' "$M/metrics"
+}
+
+# is_read_by_kernel FILE WANTED: the same bytes, and the daemon reads none of them.
+is_read_by_kernel() {
+    local before
+    before=$(count_read)
+    has_bytes_of "$@"
+    assert_eq "$(count_read)" "$before" "what the daemon read of $1"
+}
+
+@test "the kernel reads a file that is an allocation, of every length" {
+    local bytes
+    requires passthrough
+    start_weights
+    for bytes in 1 4095 4096 4097 2097152 2097153; do
+        random "$bytes" "$T/f$bytes"
+        cli load -q --files "$M/m$bytes" "$T/f$bytes"
+        is_read_by_kernel "$M/m$bytes/files/f$bytes" "$T/f$bytes"
+    done
+    used_is $((7 * 2097152)) # as ever
+}
+
+@test "the kernel reads such a file also at a next worker, promoted, copied, and of an image" {
+    requires passthrough root
+    mkdir -p "$T/spill"
+    start_weights "size=64M,spill=$T/spill,spill_size=64M"
+    random 2097153 "$T/f"
+    cli load -q --files "$W" "$T/f"
+    kill_worker
+    is_read_by_kernel "$W/files/f" "$T/f"
+    take_over
+    is_read_by_kernel "$W/files/f" "$T/f"
+    cli demote --to disk "$W"
+    cmp "$T/f" "$W/files/f"
+    cli promote "$W"
+    is_read_by_kernel "$W/files/f" "$T/f"
+    cli image save "$W" "$T/image"
+    cli image load --immutable "$M/image" "$T/image"
+    is_read_by_kernel "$M/image/files/f" "$T/f"
+    cli copy --immutable "$W" "$M/copy"
+    is_read_by_kernel "$M/copy/files/f" "$T/f"
+}
+
+@test "an allocation that was written is read by the kernel once it was promoted" {
+    requires passthrough root
+    mkdir -p "$T/spill"
+    start_weights "size=64M,spill=$T/spill,spill_size=64M"
+    random 5000 "$T/a"
+    put a "$T/a"
+    cmp "$T/a" "$W/allocations/a"
+    assert_eq "$(count_read)" 5000 'what the daemon read before'
+    cli demote --to disk "$W"
+    cli promote "$W"
+    is_read_by_kernel "$W/allocations/a" "$T/a"
+}
+
 @test "a writer replaces the store under mappings: they keep the old bytes, and the memory stays charged" {
     local old used
     requires passthrough

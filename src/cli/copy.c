@@ -79,6 +79,7 @@ static int copy_open_targets(struct copy *copy, struct store_group *group)
                                   .manifest = &copy->made.manifest,
                                   .layout = &copy->layout,
                                   .realign = copy->request->realign,
+                                  .immutable = copy->request->immutable,
                                   .staging = copy->reader.staging,
                                   .ctl_fd = -1};
         status = target_open(target);

@@ -227,6 +227,7 @@ void image_load_set_target(struct image_load *load, struct staging *staging)
                                    .manifest = &load->image.manifest,
                                    .layout = &load->image.layout,
                                    .realign = load->request->realign,
+                                   .immutable = load->request->immutable,
                                    .staging = staging,
                                    .ctl_fd = -1};
 }

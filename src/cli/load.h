@@ -123,6 +123,7 @@ int load_clear(struct load *load);
 int load_explain_allocation(const struct load *load, int error); /* CLI_FAILURE */
 int load_put_metadata(struct load *load);
 unsigned load_commit_flags(const struct load *load); /* GMSFS_COMMIT_* */
+unsigned load_alloc_flags(const struct load *load);  /* GMSFS_ALLOC_* */
 void load_explain_commit(const struct load *load, int error);
 void load_print_store(const struct load *load);
 /* Prints the size and the times of a load, or of the group that begins with this load. */

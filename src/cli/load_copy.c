@@ -288,7 +288,7 @@ static int copy_get_memory(void *context, size_t first, size_t count)
     for (size_t i = 0; i < count; i++)
         wanted[i] = (struct gmsfs_new_allocation){
             .size_bytes = load->plan.allocation_bytes[items[i].allocation], .tag = LOAD_TAG};
-    error = gmsfs_allocate_each(load->handle, wanted, count, 0, slots);
+    error = gmsfs_allocate_each(load->handle, wanted, count, load_alloc_flags(load), slots);
     if (!error)
         error = gmsfs_export_each(load->handle, slots, count, GMSFS_ACCESS_WRITE, fds);
     if (error)

@@ -171,6 +171,11 @@ unsigned load_commit_flags(const struct load *load)
     return load->immutable ? GMSFS_COMMIT_IMMUTABLE : 0;
 }
 
+unsigned load_alloc_flags(const struct load *load)
+{
+    return load->immutable ? GMSFS_ALLOC_EXACT : 0;
+}
+
 void load_explain_commit(const struct load *load, int error)
 {
     char why[LAST_ERROR_BYTES];

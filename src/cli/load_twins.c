@@ -116,7 +116,8 @@ static int twins_get(void *context, size_t target, size_t item, size_t count, in
         wanted[i] = (struct gmsfs_new_allocation){
             .size_bytes = load->plan.allocation_bytes[item + i], .tag = LOAD_TAG};
     signals_defer(false);
-    error = gmsfs_allocate_each(load->handle, wanted, count, 0, &load->slots[item]);
+    error = gmsfs_allocate_each(load->handle, wanted, count, load_alloc_flags(load),
+                                &load->slots[item]);
     signals_defer(true);
     if (!error)
         error = gmsfs_export_each(load->handle, &load->slots[item], count, GMSFS_ACCESS_WRITE, fds);

@@ -27,6 +27,7 @@ struct target {
     const struct image_manifest *manifest;
     const struct image_layout *layout;
     bool realign;            /* accepts another granularity, and so another hash */
+    bool immutable;          /* the layout will be committed so */
     struct staging *staging; /* shared by all targets of a command */
 
     gmsfs_t *handle;

@@ -29,6 +29,18 @@ static int target_explain_allocation(const struct target *target, size_t rank, i
     return CLI_FAILURE;
 }
 
+/* Returns true if the memory may end with the size: nothing behind it is saved, and nothing will be
+ * written there. */
+static bool target_is_exact(const struct target *target, size_t rank, size_t count)
+{
+    const struct image_allocation *allocations = &target->manifest->allocations[rank];
+    bool is_exact = target->immutable;
+
+    for (size_t i = 0; is_exact && i < count; i++)
+        is_exact = allocations[i].stored_bytes == allocations[i].size_bytes;
+    return is_exact;
+}
+
 /* So many from a rank on, at the same time. flags: as gmsfs_allocate_each has them. slots: NULL, or
  * of each. -ECANCELED: a signal. */
 static int target_try_some(const struct target *target, size_t rank, size_t count, unsigned flags,
@@ -48,6 +60,7 @@ static int target_try_some(const struct target *target, size_t rank, size_t coun
         wanted[i] =
             (struct gmsfs_new_allocation){allocation->size_bytes, tags[i], allocation->name};
     }
+    flags |= target_is_exact(target, rank, count) ? GMSFS_ALLOC_EXACT : 0;
     return gmsfs_allocate_each(target->handle, wanted, count, flags, slots);
 }
 
@@ -116,7 +129,8 @@ int target_get_files(struct target *target, size_t rank, size_t count, int *fds,
     if (!error)
         error = gmsfs_export_each(target->handle, slots, count, GMSFS_ACCESS_WRITE, fds);
     for (size_t i = 0; !error && i < count; i++)
-        if (fstat(fds[i], &status) == 0)
+        if (fstat(fds[i], &status) == 0 &&
+            (uint64_t)status.st_size != target->manifest->allocations[rank + i].size_bytes)
             target->aligned[rank + i] = (uint64_t)status.st_size;
     return error;
 }

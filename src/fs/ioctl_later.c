@@ -178,6 +178,7 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
         .count = argument->count,
         .name = argument->name,
         .tag = argument->tag,
+        .exact = (argument->flags & GMSFS_ALLOC_EXACT) != 0,
         .wait = !(argument->flags & GMSFS_ALLOC_NOWAIT),
         .timeout_ms = argument->timeout_ms,
     };
@@ -215,6 +216,7 @@ void ioctl_alloc_each(struct fs_request *request, const struct core_file *file)
     struct service_alloc alloc = {
         .items = items,
         .count = argument->count,
+        .exact = (argument->flags & GMSFS_ALLOC_EXACT) != 0,
         .wait = !(argument->flags & GMSFS_ALLOC_NOWAIT),
         .timeout_ms = argument->timeout_ms,
     };

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ALLOC_FLAGS (GMSFS_ALLOC_NOWAIT | GMSFS_ALLOC_EXACT)
+
 int payload_decode(const void *in, size_t in_bytes, void *out, size_t known)
 {
     const uint8_t *bytes = in;
@@ -52,7 +54,7 @@ int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable
 
 int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc)
 {
-    if (alloc->size_bytes == 0 || alloc->count == 0 || (alloc->flags & ~GMSFS_ALLOC_NOWAIT))
+    if (alloc->size_bytes == 0 || alloc->count == 0 || (alloc->flags & ~ALLOC_FLAGS))
         return -EINVAL;
     if (alloc->mem_class || alloc->handle_types)
         return -EOPNOTSUPP;
@@ -64,8 +66,7 @@ int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc)
 
 int payload_check_alloc_each(const struct gmsfs_ioc_alloc_each *alloc)
 {
-    if (alloc->count == 0 || alloc->count > GMSFS_ALLOC_EACH_MAX ||
-        (alloc->flags & ~GMSFS_ALLOC_NOWAIT))
+    if (alloc->count == 0 || alloc->count > GMSFS_ALLOC_EACH_MAX || (alloc->flags & ~ALLOC_FLAGS))
         return -EINVAL;
     for (uint32_t i = 0; i < alloc->count; i++) {
         const struct gmsfs_alloc_item *item = &alloc->items[i];

@@ -365,6 +365,7 @@ int service_alloc(struct service *s, const struct service_actor *by,
         service_answer(request, error, NULL);
         return 0;
     }
+    op->exact = alloc->exact;
     op->waits_for_decision = alloc->waits_for_decision;
     if (alloc->waits_for_ever)
         op->deadline_ms = UINT64_MAX;

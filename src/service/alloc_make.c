@@ -10,9 +10,11 @@
 
 /* Makes a piece. Several threads may take the last descriptors before admit_descriptor refuses the
  * first of them. */
-static int make_piece(struct service *s, struct piece *piece, uint64_t size_bytes)
+static int make_piece(const struct alloc_op *op, struct piece *piece, uint64_t size_bytes)
 {
-    int error = vmm_create(s->vmm, size_bytes, true, &piece->memory);
+    struct service *s = op->service;
+    int error = op->exact ? vmm_create_exact(s->vmm, size_bytes, &piece->memory)
+                          : vmm_create(s->vmm, size_bytes, true, &piece->memory);
 
     if (error == -EMFILE || error == -ENFILE)
         return -ENOSPC;
@@ -41,7 +43,7 @@ static void run_create(struct job *job)
     uint64_t size_bytes;
     size_t gathered = 0;
     while (!part->error && (piece = take_piece(op, &size_bytes))) {
-        part->error = make_piece(op->service, piece, size_bytes);
+        part->error = make_piece(op, piece, size_bytes);
         if (part->error)
             break;
         gathered += piece_describe(piece, &piece->memory, batch + gathered);

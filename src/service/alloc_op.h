@@ -52,7 +52,7 @@ struct alloc_op {
     uint64_t turn_until_ms; /* until when newer waiters queue behind it */
     struct deadline expiry, turn_over; /* for deadline_ms and turn_until_ms, set while it waits */
     uint32_t count;
-    bool waits_for_decision;                /* struct service_alloc */
+    bool exact, waits_for_decision;         /* struct service_alloc */
     bool complained;                        /* the event of the shortage was written */
     uint64_t before_bytes;                  /* aside: the reservation at the time of the request */
     char name[256], tag[256], wire_id[256]; /* "": none */

@@ -27,6 +27,7 @@ struct service_alloc {
      * name and tag do not count then. NULL: all are alike. The answer has their slots. */
     const struct service_alloc_item *items;
     const char *wire_id; /* chosen by the client; NULL: none. Only with a single allocation */
+    bool exact;          /* their memory ends with their size, where it can (vmm_create_exact) */
     bool wait;
     uint64_t timeout_ms; /* with wait: at most this long, and never longer than alloc_timeout; 0:
                             alloc_timeout */

@@ -17,7 +17,9 @@ static int make_memory(struct move_part *part, struct piece *piece)
 {
     struct service *s = part->op->service;
     bool is_final = piece->tier == VMM_TIER_DEVICE && !part->op->seals;
-    int error = vmm_create_in(s->vmm, piece->tier, piece->moving_bytes, &piece->memory);
+    int error = part->op->seals
+                    ? vmm_create_untrimmed(s->vmm, piece->moving_bytes, &piece->memory)
+                    : vmm_create_in(s->vmm, piece->tier, piece->moving_bytes, &piece->memory);
     if (!error && is_final)
         error = vmm_finish(s->vmm, &piece->memory);
     if (!error && s->host.admit_descriptor(s->host.context, piece->memory.fd) != 0)
@@ -101,10 +103,13 @@ static int copy(struct move_part *part)
     const struct move_span *span = &part->span;
     if (move_op_verifies(op))
         return vmm_probe(vmm, &op->sources[span->index]->memory, span->offset, span->bytes);
+    const struct vmm_piece *from = &op->sources[span->index]->memory;
     struct vmm_piece *to = &op->pieces[span->index]->memory;
     int error = vmm_populate(vmm, to, span->offset, span->bytes);
-    return error ? error
-                 : vmm_move(vmm, &op->sources[span->index]->memory, to, span->offset, span->bytes);
+    if (error || span->offset >= from->aligned_bytes)
+        return error; /* behind the end of exact memory: zeros, as the copy has there */
+    uint64_t bytes = number_smaller(span->bytes, from->aligned_bytes - span->offset);
+    return vmm_move(vmm, from, to, span->offset, bytes);
 }
 
 /* A part that failed and is tried again still has the span that failed. */
@@ -139,10 +144,12 @@ static int settle(struct move_op *op, uint32_t index)
         return probe_ends(vmm, &op->sources[index]->memory);
     struct vmm_piece *made = &op->pieces[index]->memory;
     int error = vmm_sync(vmm, made);
-    if (!error && op->seals) {
+    if (error || !op->seals)
+        return error;
+    error = vmm_trim(vmm, made, op->pieces[index]->size_bytes);
+    if (!error)
         error = vmm_make_immutable(vmm, made);
-        made->final = made->immutable = error == 0;
-    }
+    made->final = made->immutable = error == 0;
     return error;
 }
 

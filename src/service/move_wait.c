@@ -15,13 +15,15 @@ static int make_pieces(struct service *s, struct move_op *op)
 {
     const struct layout *layout = core_find_store(s->core, op->store)->fixed;
     for (uint32_t i = 0; i < op->count; i++) {
-        uint64_t bytes = layout_at_rank(layout, i)->aligned_bytes;
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
+        uint64_t bytes = allocation->aligned_bytes;
         struct piece *piece = piece_new(s, 0, vmm_align_in(s->vmm, op->tier, bytes));
         if (!piece)
             return -ENOMEM;
         piece->store = op->store;
         piece->tier = op->tier;
         piece->moving_bytes = bytes;
+        piece->size_bytes = allocation->size_bytes;
         op->pieces[i] = piece;
         op->charged_bytes += piece->reserved_bytes;
     }

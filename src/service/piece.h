@@ -20,6 +20,7 @@ struct piece {
     uint64_t store;          /* its store; a writer's reservation may get a refund of it */
     uint64_t reserved_bytes; /* charged to the account of its tier */
     uint64_t moving_bytes;   /* made by a move: bytes that come from the source */
+    uint64_t size_bytes;     /* made by a move: of its allocation */
     uint64_t spooled_bytes;  /* charged to the spools' bound for `uid`, which began the spool */
     enum vmm_tier tier;
     uint32_t uid;

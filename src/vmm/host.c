@@ -3,6 +3,7 @@
 
 #include "base/digest.h"
 #include "base/file_io.h"
+#include "base/scope.h"
 #include "vmm/backends.h"
 #include "vmm/host_commit.h"
 #include "vmm/memfd.h"
@@ -257,9 +258,10 @@ static int host_adopt(struct vmm_device *device, struct vmm_piece *piece)
     piece->sealed = piece->sealed || memfd_has_fixed_size(piece->fd);
     piece->final = memfd_is_final(piece->fd);
     piece->immutable = memfd_is_immutable(piece->fd);
-    if (!piece->sealed && fstat(piece->fd, &stat) == 0 &&
-        (uint64_t)stat.st_size > piece->aligned_bytes)
-        piece->aligned_bytes = (uint64_t)stat.st_size; /* grown for a write that was not recorded */
+    /* a spool has grown for a write that was not recorded; other memory may end with its size */
+    if (fstat(piece->fd, &stat) == 0 &&
+        ((uint64_t)stat.st_size < piece->aligned_bytes) == piece->sealed)
+        piece->aligned_bytes = (uint64_t)stat.st_size;
     return 0;
 }
 
@@ -409,6 +411,31 @@ static int host_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_
     return error < 0 ? error : memfd_fix_size(piece->fd);
 }
 
+/* False also if the bytes cannot be read. */
+static bool is_zero(int fd, uint64_t from, uint64_t to)
+{
+    SCOPED_FREE uint8_t *bytes = malloc(ZEROS_BYTES);
+    bool is_zero = bytes != NULL;
+
+    while (is_zero && from < to) {
+        size_t part = to - from < ZEROS_BYTES ? to - from : ZEROS_BYTES;
+
+        is_zero = file_read_at(fd, bytes, part, from) == 0 && memcmp(bytes, zeros, part) == 0;
+        from += part;
+    }
+    return is_zero;
+}
+
+static int host_trim(struct vmm_device *device, const struct vmm_piece *piece, uint64_t *size_bytes)
+{
+    (void)device;
+    if (!is_zero(piece->fd, *size_bytes, piece->aligned_bytes))
+        *size_bytes = piece->aligned_bytes;
+    if (ftruncate(piece->fd, (off_t)*size_bytes) < 0)
+        return -errno;
+    return memfd_fix_size(piece->fd);
+}
+
 static int host_finish(struct vmm_device *device, const struct vmm_piece *piece, bool immutable)
 {
     (void)device;
@@ -476,6 +503,7 @@ static int host_open(const char *root, const struct vmm_options *options, struct
     if (options->is_tier && !host->commit.hugepage_bytes)
         host->directory = memfd_open_huge();
     choose_identity(root, options->uuid, device);
+    device->ends_anywhere = !host->commit.hugepage_bytes;
     device->state = host;
     return 0;
 }
@@ -495,6 +523,7 @@ const struct vmm_backend vmm_backend_host = {
     .populate = host_populate,
     .grow = host_grow,
     .seal = host_seal,
+    .trim = host_trim,
     .finish = host_finish,
     .read = host_read,
     .write = host_write,

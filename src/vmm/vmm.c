@@ -279,26 +279,62 @@ uint64_t vmm_get_free(const struct vmm *vmm)
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 
-int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece)
+/* `bytes`: of its memory. */
+static int create(struct vmm *vmm, uint64_t size_bytes, uint64_t bytes, bool seal,
+                  struct vmm_piece *piece)
 {
-    uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
     int error;
 
     *piece = vmm_no_piece;
-    if (seal && size_bytes == 0)
-        return -EINVAL;
-
     /* beyond off_t, hence beyond any device */
-    if (aligned_bytes < size_bytes || aligned_bytes > INT64_MAX)
+    if (bytes < size_bytes || bytes > INT64_MAX)
         return -ENOMEM;
-    error = vmm->backend->create(&vmm->device, aligned_bytes, seal, piece);
+    error = vmm->backend->create(&vmm->device, bytes, seal, piece);
     if (error < 0)
         return error;
     assert(piece->fd >= 0);
     piece->size_bytes = size_bytes;
-    piece->aligned_bytes = aligned_bytes;
+    piece->aligned_bytes = bytes;
     piece->sealed = seal;
     return 0;
+}
+
+int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece)
+{
+    *piece = vmm_no_piece;
+    if (seal && size_bytes == 0)
+        return -EINVAL;
+    return create(vmm, size_bytes, vmm_align(vmm, size_bytes), seal, piece);
+}
+
+int vmm_create_exact(struct vmm *vmm, uint64_t size_bytes, struct vmm_piece *piece)
+{
+    if (!vmm->device.ends_anywhere || size_bytes == 0)
+        return vmm_create(vmm, size_bytes, true, piece);
+    return create(vmm, size_bytes, size_bytes, true, piece);
+}
+
+int vmm_create_untrimmed(struct vmm *vmm, uint64_t size_bytes, struct vmm_piece *piece)
+{
+    int error = vmm_create(vmm, size_bytes, !vmm->device.ends_anywhere, piece);
+
+    piece->sealed = error == 0;
+    return error;
+}
+
+int vmm_trim(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
+{
+    int error;
+
+    if (piece->fd < 0 || !piece->sealed || piece->tier != VMM_TIER_DEVICE || size_bytes == 0 ||
+        size_bytes > piece->aligned_bytes)
+        return -EINVAL;
+    if (!vmm->device.ends_anywhere)
+        return 0;
+    error = vmm->backend->trim(&vmm->device, piece, &size_bytes);
+    if (error == 0)
+        piece->aligned_bytes = size_bytes;
+    return error;
 }
 
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes)

@@ -109,7 +109,8 @@ struct vmm_piece {
     int fd;          /* readable and writable; -1: none */
     int fd_readonly; /* for readers; the same one if there is no weaker one; -1: none */
     uint64_t size_bytes;
-    uint64_t aligned_bytes; /* committed memory */
+    uint64_t
+        aligned_bytes; /* committed memory: whole units, or less (vmm_create_exact, vmm_trim) */
     enum vmm_tier tier;
     bool sealed;
     bool final;     /* vmm_finish or vmm_make_immutable has succeeded */
@@ -218,6 +219,14 @@ uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier); /* by the t
  * 50 ms), -EMFILE if descriptors run out, -ENODEV if the device is gone, -EIO for any other error
  * of the driver (logged). */
 int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece);
+/* The same, sealed, of memory that ends with its size where it can, which is host memory without
+ * huge pages; elsewhere as vmm_create. */
+int vmm_create_exact(struct vmm *vmm, uint64_t size_bytes, struct vmm_piece *piece);
+/* The same, for a piece whose end vmm_trim fixes before a client gets it. */
+int vmm_create_untrimmed(struct vmm *vmm, uint64_t size_bytes, struct vmm_piece *piece);
+/* Fixes the end of such a piece: at `size_bytes` if it can end there and all bytes behind are
+ * zeros. */
+int vmm_trim(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes);
 /* The same in a tier, sealed. -EOPNOTSUPP: no such tier. In the host tier the memory itself still
  * has to be made by vmm_populate: making takes longer than filling, so threads that fill parts of
  * it make these parts, too. Until then it must not be written or mapped. */

@@ -23,6 +23,7 @@ struct vmm_device {
     uint8_t uuid[16];
     uint64_t granularity_bytes;
     uint64_t total_bytes; /* a multiple of the granularity, not 0 */
+    bool ends_anywhere;   /* memory may end within a unit: `trim` exists, `create` takes any size */
     /* GPUs only */
     uint64_t physical_bytes; /* the whole memory of the device, of which total_bytes may be used */
     char pci_id[16];
@@ -58,6 +59,9 @@ struct vmm_backend {
     /* Writes zeros from `size_bytes` to `aligned_bytes`, frees the memory behind, seals. */
     int (*seal)(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
                 uint64_t aligned_bytes);
+    /* Optional: see ends_anywhere. Frees the memory behind *size_bytes if its bytes are zeros, and
+     * seals; *size_bytes: where the memory ends now. */
+    int (*trim)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t *size_bytes);
     /* Optional: else no process can seal the memory. See vmm_finish, vmm_make_immutable. */
     int (*finish)(struct vmm_device *device, const struct vmm_piece *piece, bool immutable);
     /* Optional: else a spool's memory is its final memory. */

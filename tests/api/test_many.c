@@ -123,6 +123,47 @@ TAP_TEST(of_several_allocations_none_is_made_if_one_is_refused)
     gmsfs_close(writer);
 }
 
+/* Puts a byte at the end of each. */
+static void fill_ends(gmsfs_t *writer, char byte)
+{
+    struct gmsfs_mapping *list = NULL;
+    size_t count;
+
+    check_int(gmsfs_attach_all(writer, GMSFS_ACCESS_WRITE, &list, &count), 0);
+    for (size_t i = 0; i < count; i++)
+        ((char *)list[i].ptr)[list[i].size_bytes - 1] = byte;
+    free(list);
+}
+
+TAP_TEST(mappings_have_zeros_behind_exact_memory)
+{
+    static const struct gmsfs_new_allocation wanted[] = {
+        {.size_bytes = 5000000}, {.size_bytes = 1}, {.size_bytes = 4096}, {.size_bytes = 4097}};
+    gmsfs_t *client = open_locked(GMSFS_MODE_RW);
+    struct gmsfs_mapping *list = NULL;
+    uint64_t slots[4];
+    size_t count = 0;
+
+    check_int(gmsfs_clear_all_handles(client), 0);
+    check_int(gmsfs_allocate_each(client, wanted, 4, GMSFS_ALLOC_EXACT, slots), 0);
+    fill_ends(client, 'x');
+    check_int(gmsfs_commit(client, GMSFS_COMMIT_IMMUTABLE, NULL), 0);
+    gmsfs_close(client);
+    client = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_attach_all(client, GMSFS_ACCESS_READ, &list, &count), 0);
+    require(count == 4);
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes = list[i].ptr;
+
+        check_int(list[i].size_bytes, wanted[i].size_bytes);
+        check_int(bytes[list[i].size_bytes - 1], 'x');
+        for (uint64_t at = list[i].size_bytes; at < list[i].aligned_bytes; at++)
+            require(bytes[at] == 0);
+    }
+    free(list);
+    gmsfs_close(client);
+}
+
 TAP_TEST(full_descriptor_table_fails_cleanly)
 {
     uint32_t count = publish_many();

@@ -109,6 +109,7 @@ static void show_numbers(void)
     ENUM(GMSFS_GRAPH_KEEP);
     ENUM(GMSFS_GRAPH_EAGER);
     ENUM(GMSFS_ALLOC_NOWAIT);
+    ENUM(GMSFS_ALLOC_EXACT);
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 #include "service/views.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 static struct client writer, reader;
 
@@ -26,10 +27,13 @@ static struct piece *piece_at(size_t rank)
     return idvec_find(&service->pieces.all, allocation->memory);
 }
 
+static bool is_exact;
+
 static void allocate(struct client *client)
 {
     struct service_actor by = {.file = client->ctl, .caller = &client->caller};
-    struct service_alloc alloc = {.size_bytes = 1, .count = 2, .name = "w0", .tag = ""};
+    struct service_alloc alloc = {
+        .size_bytes = 1, .count = 2, .name = "w0", .tag = "", .exact = is_exact};
 
     client->answers = 0;
     defers = true; /* memory is never made before the call returns */
@@ -268,6 +272,64 @@ TAP_TEST(a_store_that_comes_back_to_the_device_is_sealed_there_again)
     move_to(CORE_PLACE_DEVICE);
     check_int(seals_of(0), SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
     check(service_get_unmappable_reason(service, store()) == NULL);
+    service_end();
+    fixture_host_bytes = 0;
+}
+
+static uint64_t file_bytes_of(size_t rank)
+{
+    struct stat status;
+
+    require(fstat(piece_at(rank)->memory.fd, &status) == 0);
+    return (uint64_t)status.st_size;
+}
+
+static char byte_of(size_t rank, uint64_t offset)
+{
+    char byte = 0;
+
+    check_int(vmm_read(vmm, &piece_at(rank)->memory, &byte, 1, offset), 0);
+    return byte;
+}
+
+/* Also at the next worker, and with the copy that the host keeps. */
+TAP_TEST(exact_memory_ends_with_its_size_again_when_it_comes_back)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    is_exact = true;
+    start_writing();
+    check_int(file_bytes_of(0), 1);
+    require(vmm_write(vmm, &piece_at(0)->memory, "h", 1, 0) == 0);
+    require(commit(&writer, CORE_COMMIT_IMMUTABLE) == 0);
+    close_file(writer.ctl);
+    for (int restarts = 0; restarts < 2; restarts++) {
+        service_restart();
+        check_int(file_bytes_of(0), 1);
+        move_to(CORE_PLACE_HOST);
+        check_int(byte_of(0, 0), 'h');
+        move_to(CORE_PLACE_DEVICE);
+        check_int(file_bytes_of(0), 1);
+        check_int(byte_of(0, 0), 'h');
+        check_int(seals_of(0), SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
+    }
+    service_end();
+    fixture_host_bytes = 0;
+    is_exact = false;
+}
+
+TAP_TEST(memory_that_comes_back_keeps_bytes_behind_its_size)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    start_writing();
+    require(vmm_write(vmm, &piece_at(0)->memory, "b", 1, FIXTURE_GRAIN - 1) == 0);
+    require(commit(&writer, CORE_COMMIT_IMMUTABLE) == 0);
+    close_file(writer.ctl);
+    check_int(file_bytes_of(1), FIXTURE_GRAIN);
+    move_to(CORE_PLACE_HOST);
+    move_to(CORE_PLACE_DEVICE);
+    check_int(byte_of(0, FIXTURE_GRAIN - 1), 'b');
+    check_int(file_bytes_of(0), FIXTURE_GRAIN);
+    check_int(file_bytes_of(1), 1);
     service_end();
     fixture_host_bytes = 0;
 }
