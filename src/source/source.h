@@ -47,6 +47,7 @@ enum source_sum_kind {
     SOURCE_SUM_MD5,
     SOURCE_SUM_SHA1,
     SOURCE_SUM_SHA256,
+    SOURCE_SUM_CRC32,
     SOURCE_SUM_CRC32C,
     SOURCE_SUM_CRC64NVME,
 };

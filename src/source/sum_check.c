@@ -4,7 +4,9 @@
 #include "base/array.h"
 #include "base/file_io.h"
 #include "base/hex.h"
+#include "source/crc.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,6 +15,7 @@
 #include <unistd.h>
 
 #include <nettle/md5.h>
+#include <nettle/sha1.h>
 #include <nettle/sha2.h>
 
 #define MOST_EXTENTS 256u                /* each has a descriptor */
@@ -34,7 +37,9 @@ struct sum_check {
     const atomic_bool *is_cancelled;
     union {
         struct sha256_ctx sha256;
+        struct sha1_ctx sha1;
         struct md5_ctx md5;
+        uint64_t crc;
     } state;
     uint64_t size_bytes;
     uint64_t next;   /* offset of the next byte to sum */
@@ -44,13 +49,70 @@ struct sum_check {
     size_t count, room;
 };
 
+/* ---- kinds of sums --------------------------------------------------------------------------- */
+
+static const struct kind {
+    const char *name;
+    size_t bytes;
+    bool is_crc;
+    enum crc_kind crc;
+} kinds[] = {
+    [SOURCE_SUM_MD5] = {"md5", MD5_DIGEST_SIZE, false, 0},
+    [SOURCE_SUM_SHA1] = {"sha1", SHA1_DIGEST_SIZE, false, 0},
+    [SOURCE_SUM_SHA256] = {"sha256", SHA256_DIGEST_SIZE, false, 0},
+    [SOURCE_SUM_CRC32] = {"crc32", 4, true, CRC_32},
+    [SOURCE_SUM_CRC32C] = {"crc32c", 4, true, CRC_32C},
+    [SOURCE_SUM_CRC64NVME] = {"crc64nvme", 8, true, CRC_64NVME},
+};
+
+static void begin(struct sum_check *check)
+{
+    if (check->sum.kind == SOURCE_SUM_SHA256)
+        sha256_init(&check->state.sha256);
+    else if (check->sum.kind == SOURCE_SUM_SHA1)
+        sha1_init(&check->state.sha1);
+    else if (check->sum.kind == SOURCE_SUM_MD5)
+        md5_init(&check->state.md5);
+}
+
+static void add(struct sum_check *check, const uint8_t *bytes, size_t size_bytes)
+{
+    const struct kind *kind = &kinds[check->sum.kind];
+
+    if (kind->is_crc)
+        check->state.crc = crc_add(kind->crc, check->state.crc, bytes, size_bytes);
+    else if (check->sum.kind == SOURCE_SUM_SHA256)
+        sha256_update(&check->state.sha256, size_bytes, bytes);
+    else if (check->sum.kind == SOURCE_SUM_SHA1)
+        sha1_update(&check->state.sha1, size_bytes, bytes);
+    else
+        md5_update(&check->state.md5, size_bytes, bytes);
+}
+
+static void end(struct sum_check *check, uint8_t sum[SOURCE_SUM_BYTES])
+{
+    const struct kind *kind = &kinds[check->sum.kind];
+    uint64_t crc = htobe64(check->state.crc);
+
+    if (kind->is_crc)
+        memcpy(sum, (const uint8_t *)&crc + sizeof(crc) - kind->bytes, kind->bytes);
+    else if (check->sum.kind == SOURCE_SUM_SHA256)
+        sha256_digest(&check->state.sha256, kind->bytes, sum);
+    else if (check->sum.kind == SOURCE_SUM_SHA1)
+        sha1_digest(&check->state.sha1, kind->bytes, sum);
+    else
+        md5_digest(&check->state.md5, kind->bytes, sum);
+}
+
+/* ---- one check ------------------------------------------------------------------------------- */
+
 struct sum_check *sum_check_new(const struct source_sum *sum, uint64_t size_bytes,
                                 const atomic_bool *is_cancelled, int *error)
 {
     struct sum_check *check;
 
     *error = 0;
-    if (sum->kind != SOURCE_SUM_SHA256 && sum->kind != SOURCE_SUM_MD5)
+    if (sum->kind == SOURCE_SUM_NONE)
         return NULL;
     check = calloc(1, sizeof(*check));
     *error = check ? 0 : -ENOMEM;
@@ -60,10 +122,7 @@ struct sum_check *sum_check_new(const struct source_sum *sum, uint64_t size_byte
     check->sum = *sum;
     check->size_bytes = size_bytes;
     check->is_cancelled = is_cancelled;
-    if (sum->kind == SOURCE_SUM_SHA256)
-        sha256_init(&check->state.sha256);
-    else
-        md5_init(&check->state.md5);
+    begin(check);
     return check;
 }
 
@@ -79,14 +138,6 @@ void sum_check_free(struct sum_check *check)
 }
 
 /* ---- summing --------------------------------------------------------------------------------- */
-
-static void add(struct sum_check *check, const uint8_t *bytes, size_t size_bytes)
-{
-    if (check->sum.kind == SOURCE_SUM_SHA256)
-        sha256_update(&check->state.sha256, size_bytes, bytes);
-    else
-        md5_update(&check->state.md5, size_bytes, bytes);
-}
 
 /* Takes out the extent whose turn has come. False: none. */
 static bool take_extent(struct sum_check *check, struct extent *extent)
@@ -215,25 +266,21 @@ bool sum_check_misses(struct sum_check *check, uint64_t *offset_bytes, uint64_t 
 
 int sum_check_compare(struct sum_check *check, struct failure *failure)
 {
-    const bool is_sha256 = check->sum.kind == SOURCE_SUM_SHA256;
-    const size_t bytes = is_sha256 ? SHA256_DIGEST_SIZE : MD5_DIGEST_SIZE;
-    uint8_t sum[SHA256_DIGEST_SIZE];
+    const struct kind *kind = &kinds[check->sum.kind];
+    uint8_t sum[SOURCE_SUM_BYTES];
     char promised[2 * sizeof(sum) + 1], found[2 * sizeof(sum) + 1];
 
     if (check->has_failed || check->next < check->size_bytes)
         return 0;
-    if (is_sha256)
-        sha256_digest(&check->state.sha256, sizeof(sum), sum);
-    else
-        md5_digest(&check->state.md5, MD5_DIGEST_SIZE, sum);
+    end(check, sum);
     check->has_failed = true; /* compared, once */
-    if (memcmp(sum, check->sum.bytes, bytes) == 0)
+    if (memcmp(sum, check->sum.bytes, kind->bytes) == 0)
         return 0;
-    hex_format(sum, bytes, found);
-    hex_format(check->sum.bytes, bytes, promised);
+    hex_format(sum, kind->bytes, found);
+    hex_format(check->sum.bytes, kind->bytes, promised);
     return failure_set(
         failure, -EBADMSG,
         "its bytes are not those that were promised: their %s is %s, not %s; load it "
         "again, or ask its owner",
-        is_sha256 ? "sha256" : "md5", found, promised);
+        kind->name, found, promised);
 }

@@ -19,8 +19,8 @@
 
 struct sum_check;
 
-/* NULL: the sum's kind is not known here (SOURCE_SUM_MD5 and SOURCE_SUM_SHA256 are), or no memory:
- * *error tells. Once is_cancelled is set, no sum is known. */
+/* NULL: no sum is promised, or no memory: *error tells. Once is_cancelled is set, no sum is
+ * known. */
 struct sum_check *sum_check_new(const struct source_sum *sum, uint64_t size_bytes,
                                 const atomic_bool *is_cancelled, int *error);
 /* NULL is fine. */
