@@ -117,6 +117,12 @@ assert_fetched_once() {
     cp -r "$T/www/org/model" "$T/www/org/wrongmd5"
     cli -1 load "$M/new" s3://org/wrongmd5
     assert_match "$output" 's3://org/wrongmd5/model.*: their md5 is [0-9a-f]{32}, not 0{32}'
+    cp -r "$T/www/org/model" "$T/www/org/sums-crc32-wrong"
+    cli -1 load "$M/new" s3://org/sums-crc32-wrong
+    assert_match "$output" 's3://org/sums-crc32-wrong/model.*: their crc32 is [0-9a-f]{8}, not [0-9a-f]{8}'
+    [[ ! -e $M/new ]] || fail 'a store is left'
+    cp -r "$T/www/org/model" "$T/www/org/sums-sha1"
+    same sha1 s3://org/sums-sha1
     same hub hf://org/model
 }
 

@@ -57,6 +57,23 @@ lists() { # TREE NAME...
     assert_eq "$(count_requests '/s3/endless-hidden-same\?.*list-type')" 2 'pages with one token'
 }
 
+@test "checksums of objects whose ETag is none are asked for, and compared" {
+    local kind
+    for kind in sha256 sha1 crc32 crc32c crc64nvme; do
+        make_file "bucket/sums-$kind/a.json" 3000
+        gets "s3://bucket/sums-$kind/a.json" "bucket/sums-$kind/a.json" 1 1000
+        make_file "bucket/sums-$kind-wrong/a.json" 3000
+        refuses "s3://bucket/sums-$kind-wrong/a.json" \
+            "^EBADMSG: .*sums-$kind-wrong/a.json: .*their $kind is [0-9a-f]+, not [0-9a-f]+;" 1 1000
+        make_file "bucket/sums-$kind-parts/a.json" 3000
+        gets "s3://bucket/sums-$kind-parts/a.json" "bucket/sums-$kind-parts/a.json" 1 1000
+    done
+    assert_eq "$(count_requests '"x-amz-checksum-mode": "ENABLED"')" 15 'requests for a checksum'
+    make_file public/sums-crc32-wrong/a.json 3000
+    unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+    refuses s3://public/sums-crc32-wrong/a.json 'their crc32 is' 1 1000
+}
+
 @test "session tokens, files of credentials and profiles" {
     make_file TOKENs/a.json 10
     AWS_SESSION_TOKEN=TOKEN gets s3://TOKENs/a.json TOKENs/a.json

@@ -153,6 +153,7 @@ struct text {
     char *bytes;
     size_t count, room, most;
     bool is_begin; /* more than `most` is not wanted */
+    bool is_head;  /* only the headers are */
     struct failure *failure;
 };
 
@@ -211,6 +212,7 @@ static int text_get(struct http *http, const struct http_target *target, const c
         return failure_no_memory(into->failure);
     do {
         into->count = 0;
+        flow->is_head = into->is_head;
         flow->check = text_check;
         flow->put = text_put;
         flow->context = into;
@@ -232,6 +234,16 @@ int http_get_text(struct http *http, const struct http_target *target, size_t mo
     struct text into = {.most = most_bytes, .failure = failure};
 
     return text_finish(&into, text_get(http, target, "", &into, reply), text, bytes);
+}
+
+int http_get_head(struct http *http, const struct http_target *target, struct http_reply *reply,
+                  struct failure *failure)
+{
+    struct text into = {.is_head = true, .failure = failure};
+    int error = text_get(http, target, "", &into, reply);
+
+    free(into.bytes);
+    return error;
 }
 
 int http_get_begin(struct http *http, const struct http_target *target, size_t most_bytes,

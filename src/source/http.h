@@ -40,8 +40,8 @@ struct http_stream;
 
 /* Credentials of a place. */
 struct http_auth {
-    /* Writes header lines for a GET of this address, each with '\n', into HTTP_AUTH_BYTES. 0 or a
-     * negative errno, with the failure. Called before each attempt, from any thread. */
+    /* Writes header lines for a request of this address, each with '\n', into HTTP_AUTH_BYTES. 0 or
+     * a negative errno, with the failure. Called before each attempt, from any thread. */
     int (*write)(const struct http_auth *auth, const char *url, char *lines,
                  struct failure *failure);
     /* Says why the server refused, in words that follow "the server answers 403 Forbidden"; "" if
@@ -92,6 +92,11 @@ void http_cancel(struct http *http);
  * caller frees text and reply; reply may be NULL. -E2BIG: it is longer. */
 int http_get_text(struct http *http, const struct http_target *target, size_t most_bytes,
                   char **text, size_t *bytes, struct http_reply *reply, struct failure *failure);
+
+/* Gets the headers of an address alone, by a HEAD. reply: as for http_get_text, also after an
+ * error. */
+int http_get_head(struct http *http, const struct http_target *target, struct http_reply *reply,
+                  struct failure *failure);
 
 /* Gets the first bytes of a text, or all if it has fewer. Neither more is read of it. */
 int http_get_begin(struct http *http, const struct http_target *target, size_t most_bytes,

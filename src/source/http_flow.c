@@ -149,6 +149,7 @@ static void set_request(struct flow *flow, const char *url)
     CURLcode (*set)(CURL *, CURLoption, ...) = flow->curl->easy_setopt;
 
     set(flow->easy, CURLOPT_URL, url);
+    set(flow->easy, CURLOPT_NOBODY, flow->is_head ? 1L : 0L);
     set(flow->easy, CURLOPT_HTTPHEADER, flow->headers);
     set(flow->easy, CURLOPT_RESOLVE, flow->pin);
     set(flow->easy, CURLOPT_USERAGENT, "gmsfs/" GMSFS_VERSION);
@@ -192,6 +193,7 @@ void flow_end(struct flow *flow)
     flow->curl->slist_free_all(flow->headers);
     flow->curl->slist_free_all(flow->pin);
     flow->headers = flow->pin = NULL;
+    flow->is_head = false;
 }
 
 /* ---- moving bytes --------------------------------------------------------------------------- */

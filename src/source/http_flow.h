@@ -24,6 +24,7 @@ struct flow {
     const struct http_peer *peer; /* NULL: the only server */
 
     /* The request. */
+    bool is_head; /* asks for the headers alone; flow_end() ends it */
     uint64_t began_ms;
     struct curl_slist *headers;
     struct curl_slist *pin;
@@ -52,8 +53,8 @@ struct flow *flow_new(const struct libcurl *curl, const struct http_peer *peer,
                       const atomic_bool *cancelled, unsigned stall_s);
 void flow_free(struct flow *flow);
 
-/* Begins a GET. lines: header lines, each with '\n'; NULL: none. Set check, put and context before.
- * Afterwards flow_end(), also if this fails. 0 or -ENOMEM. */
+/* Begins a GET, or a HEAD. lines: header lines, each with '\n'; NULL: none. Set check, put and
+ * context before. Afterwards flow_end(), also if this fails. 0 or -ENOMEM. */
 int flow_begin(struct flow *flow, const char *url, const char *lines, bool follows);
 /* Moves bytes until the transfer is done or paused. -ECANCELED, -ENOMEM, -ETIMEDOUT: a peer took
  * too long; or 0. */

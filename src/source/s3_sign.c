@@ -19,6 +19,7 @@
 #define HEX_BYTES       (2 * SHA256_DIGEST_SIZE + 1)
 
 struct request {
+    const char *method;
     const char *host, *path; /* in the address */
     size_t host_bytes, path_bytes;
     char *query; /* sorted; "" if there is none */
@@ -143,11 +144,11 @@ static int write_lines(const struct s3_keys *keys, const char *region,
 
     name_headers(keys, more, names, sizeof(names));
     if (asprintf(&canonical,
-                 "GET\n%.*s\n%s\nhost:%.*s\n%sx-amz-content-sha256:" EMPTY_SHA256
+                 "%s\n%.*s\n%s\nhost:%.*s\n%sx-amz-content-sha256:" EMPTY_SHA256
                  "\nx-amz-date:%s\n%s%s%s\n%s\n" EMPTY_SHA256,
-                 (int)request->path_bytes, request->path, request->query, (int)request->host_bytes,
-                 request->host, more, time, *token ? "x-amz-security-token:" : "", token,
-                 *token ? "\n" : "", names) < 0)
+                 request->method, (int)request->path_bytes, request->path, request->query,
+                 (int)request->host_bytes, request->host, more, time,
+                 *token ? "x-amz-security-token:" : "", token, *token ? "\n" : "", names) < 0)
         return -ENOMEM;
     sha256_text(canonical, hash);
     snprintf(scope, sizeof(scope), "%.8s/%.64s/s3/aws4_request", time, region);
@@ -163,10 +164,10 @@ static int write_lines(const struct s3_keys *keys, const char *region,
     return written < 0 || (size_t)written >= room ? -E2BIG : 0;
 }
 
-int s3_sign(const struct s3_keys *keys, const char *region, const char *url, time_t now,
-            const char *more, char *lines, size_t room)
+int s3_sign(const struct s3_keys *keys, const char *region, const char *method, const char *url,
+            time_t now, const char *more, char *lines, size_t room)
 {
-    struct request request = {0};
+    struct request request = {.method = method};
     struct tm parts;
     char time[20];
     int error = strlen(keys->secret) > SECRET_BYTES ? -EINVAL : take_apart(url, &request);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * s3_sign - AWS' signature, version 4, of a GET without a body
+ * s3_sign - AWS' signature, version 4, of a request without a body
  *
  * For source_s3.c. Pure. Not by libcurl: its releases up to 7.88 take the query in the order of the
  * address, and leave the session token and the payload's hash out of the signature. Source of
@@ -20,12 +20,12 @@ struct s3_keys {
 };
 
 /*
- * Writes the header lines for a GET of an address, whose path and query are encoded as url_encode
- * does, the query in any order. more: a further header, "name:value\n" with a name that sorts
- * between "host" and "x-amz-content"; "": none. 0; -E2BIG: there is not enough room; -EINVAL: not
- * an address, or a secret that is too long; -ENOMEM.
+ * Writes the header lines for a request (method: GET or HEAD) of an address, whose path and query
+ * are encoded as url_encode does, the query in any order. more: a further header, "name:value\n"
+ * with a name that sorts between "host" and "x-amz-content"; "": none. 0; -E2BIG: there is not
+ * enough room; -EINVAL: not an address, or a secret that is too long; -ENOMEM.
  */
-int s3_sign(const struct s3_keys *keys, const char *region, const char *url, time_t now,
-            const char *more, char *lines, size_t room);
+int s3_sign(const struct s3_keys *keys, const char *region, const char *method, const char *url,
+            time_t now, const char *more, char *lines, size_t room);
 
 #endif

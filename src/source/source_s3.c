@@ -6,10 +6,10 @@
  */
 #include "source/source_remote.h"
 
-#include "base/hex.h"
 #include "base/scope.h"
 #include "source/s3_config.h"
 #include "source/s3_list.h"
+#include "source/s3_sum.h"
 #include "source/url.h"
 
 #include <stdio.h>
@@ -19,31 +19,39 @@
 
 #define SCHEME_BYTES 5u /* "s3://" */
 #define MOST_BUCKET  63u
+#define ETAG_BYTES   128u
 #define MOST_PAGE    (16u << 20)
 #define MOST_PAGES   2048u /* of up to 1,000 keys: twice SOURCE_MAX_LISTED, for hidden ones */
+
+/* Signs requests of one method. */
+struct s3_auth {
+    struct http_auth auth; /* the first member */
+    const struct s3_config *config;
+    const char *method;
+    const char *more; /* a further header; "": none */
+};
 
 struct s3 {
     struct remote remote; /* the first member */
     struct s3_config config;
-    struct http_auth auth;
+    struct s3_auth get, head;
 };
 
 /* ---- credentials ----------------------------------------------------------------------------- */
 
-static const struct s3 *s3_of(const struct http_auth *auth)
-{
-    return (const struct s3 *)((const char *)auth - offsetof(struct s3, auth));
-}
-
 static int s3_write(const struct http_auth *auth, const char *url, char *lines,
                     struct failure *failure)
 {
-    const struct s3_config *config = &s3_of(auth)->config;
+    const struct s3_auth *own = (const struct s3_auth *)auth;
+    const struct s3_config *config = own->config;
     int error;
 
-    if (!config->keys.id)
+    if (!config->keys.id) {
+        strcpy(lines, own->more);
         return 0;
-    error = s3_sign(&config->keys, config->region, url, time(NULL), "", lines, HTTP_AUTH_BYTES);
+    }
+    error = s3_sign(&config->keys, config->region, own->method, url, time(NULL), own->more, lines,
+                    HTTP_AUTH_BYTES);
     return error ? failure_set(failure, error,
                                "the request cannot be signed: %s; look at the "
                                "AWS credentials",
@@ -55,7 +63,7 @@ static int s3_write(const struct http_auth *auth, const char *url, char *lines,
 static void s3_explain(const struct http_auth *auth, const struct http_reply *reply, char *text,
                        size_t room)
 {
-    const struct s3_config *config = &s3_of(auth)->config;
+    const struct s3_config *config = ((const struct s3_auth *)auth)->config;
     char code[128] = "", message[512] = "", region[65] = "";
 
     s3_error_get(text, "Code", code, sizeof(code));
@@ -83,7 +91,8 @@ static int s3_open(void **state, struct failure *failure)
     if (error)
         return error;
     s3 = *state;
-    s3->auth = (struct http_auth){s3_write, s3_explain, true};
+    s3->get = (struct s3_auth){{s3_write, s3_explain, true}, &s3->config, "GET", ""};
+    s3->head = (struct s3_auth){{s3_write, s3_explain, true}, &s3->config, "HEAD", S3_SUM_HEADER};
     error = s3_config_read(&s3->config, failure);
     if (error) {
         s3_config_free(&s3->config);
@@ -142,20 +151,24 @@ static char *join_key(const char *place, const char *name)
     return joined;
 }
 
-/* The ETag of an object that was sent as a whole is its MD5, if S3 does not encrypt it with a key
- * of the user's. False: no sum is known. */
-static bool find_sum(const struct http_reply *reply, struct source_sum *sum)
+/* Asks for the sums of an object whose ETag is none, such as one that was sent in parts: ranges do
+ * not tell them. A server that refuses the question promises nothing. */
+static void ask_for_sum(const struct s3 *s3, const struct source_item *item, const char *url,
+                        const struct http_reply *first, struct source_sum *sum)
 {
-    char etag[40], encryption[32];
+    const struct http_target target = {url, &s3->head.auth};
+    char etag[ETAG_BYTES], etag_before[ETAG_BYTES];
+    struct http_reply reply = {0};
+    struct failure failure;
+    uint64_t bytes;
+    bool is_same = http_get_head(s3->remote.http, &target, &reply, &failure) == 0 &&
+                   http_reply_get_length(&reply, &bytes) && bytes == item->file.size_bytes;
 
-    *sum = (struct source_sum){.kind = SOURCE_SUM_MD5};
-    http_reply_get(reply, "x-amz-server-side-encryption", encryption, sizeof(encryption));
-    if (http_reply_get(reply, "x-amz-server-side-encryption-customer-algorithm", etag,
-                       sizeof(etag)) ||
-        (encryption[0] && strcmp(encryption, "AES256") != 0))
-        return false;
-    return http_reply_get(reply, "ETag", etag, sizeof(etag)) && strlen(etag) == 34 &&
-           etag[0] == '"' && etag[33] == '"' && hex_parse(etag + 1, sum->bytes, 16) == 0;
+    http_reply_get(first, "ETag", etag_before, sizeof(etag_before));
+    http_reply_get(&reply, "ETag", etag, sizeof(etag));
+    if (is_same && strcmp(etag, etag_before) == 0)
+        s3_sum_of_headers(&reply, sum);
+    http_reply_free(&reply);
 }
 
 static int s3_add_file(void *state, struct source_item *item, struct failure *failure)
@@ -175,8 +188,10 @@ static int s3_add_file(void *state, struct source_item *item, struct failure *fa
     url = key ? s3_config_url(&s3->config, bucket, key) : NULL;
     if (!url)
         return source_fail(failure, -ENOMEM, item->file.shown, "out of memory");
-    error = remote_add(&s3->remote, item, url, &s3->auth, &reply, failure);
-    if (error == 0 && find_sum(&reply, &sum) && remote_promise(item, &sum) != 0) {
+    error = remote_add(&s3->remote, item, url, &s3->get.auth, &reply, failure);
+    if (error == 0 && !s3_sum_of_etag(&reply, &sum) && !(item->flags & SOURCE_NO_SUM))
+        ask_for_sum(s3, item, url, &reply, &sum);
+    if (error == 0 && remote_promise(item, &sum) != 0) {
         remote_drop(s3, item);
         error = source_fail(failure, -ENOMEM, item->file.shown, "out of memory");
     }
@@ -234,7 +249,7 @@ static char *page_url(const struct s3 *s3, const char *bucket, const char *prefi
 static int list_page(struct s3 *s3, const char *url, const char *tree, struct listing *listing,
                      struct s3_page *page, struct failure *failure)
 {
-    const struct http_target target = {url, &s3->auth};
+    const struct http_target target = {url, &s3->get.auth};
     struct failure why;
     char *xml = NULL;
     size_t bytes = 0;

@@ -118,6 +118,8 @@ static int copy_all(unsigned threads)
         pthread_join(ids[i], NULL);
     if (ends)
         pthread_join(canceller, NULL);
+    if (!atomic_load(&failed))
+        atomic_store(&failed, source_check(source, &first));
     if (atomic_load(&failed))
         return report(atomic_load(&failed), &first);
     printf("%" PRIu64 "\n", source_get(source, file)->size_bytes);

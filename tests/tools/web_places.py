@@ -6,17 +6,21 @@ name), in the region eu-test-1. Every request has to be signed, but for buckets 
 Faults are words of the bucket's name: `paged` has two keys a page, `endless` always another page,
 `same` with the same token, `hidden` one hidden key a page,
 `doctype`, `broken`, `lies` (a size), `climbs` (a key with "..").
+Keys below `sums-KIND/` have this checksum, below `sums-KIND-wrong/` another one, below `sums-KIND-parts/`
+one of parts.
 
 /hub/ is a hub. Repositories whose model begins with `private` want the token hf_test. Words of the model's
 name: `badsum`, `unsized`, `climbs`, `broken`, `lies` (a size), `wrongbytes`, `huge` (33 MiB of a list).
 Files of `at-PORT` are at http://localhost:PORT.
 """
 
+import base64
 import datetime
 import hashlib
 import hmac
 import json
 import urllib.parse
+import zlib
 from xml.sax.saxutils import escape
 
 SECRET, REGION = "SECRET", "eu-test-1"
@@ -54,7 +58,7 @@ def signature_fault(handler):
     payload = handler.headers["x-amz-content-sha256"]
     if payload != hashlib.sha256(b"").hexdigest():
         return "XAmzContentSHA256Mismatch"
-    canonical = "\n".join(["GET", path, canonical_query(query), headers, ";".join(names), payload])
+    canonical = "\n".join([handler.command, path, canonical_query(query), headers, ";".join(names), payload])
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     text = "\n".join(["AWS4-HMAC-SHA256", time, f"{date}/{region}/s3/aws4_request", digest])
     secret = ("AWS4" + SECRET).encode()
@@ -112,6 +116,37 @@ def list_bucket(handler, bucket, query):
     return None
 
 
+def crc(polynomial, bits, data):
+    """A reflected CRC, bit by bit: for short data."""
+    ones = (1 << bits) - 1
+    value = ones
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (polynomial if value & 1 else 0)
+    return (value ^ ones).to_bytes(bits // 8, "big")
+
+
+SUMS = {
+    "sha256": lambda data: hashlib.sha256(data).digest(),
+    "sha1": lambda data: hashlib.sha1(data).digest(),
+    "crc32": lambda data: zlib.crc32(data).to_bytes(4, "big"),
+    "crc32c": lambda data: crc(0x82F63B78, 32, data),
+    "crc64nvme": lambda data: crc(0x9A6C9329AC4BC9B5, 64, data),
+}
+
+
+def list_sums(handler, path, key):
+    """The headers of an object below sums-KIND, sums-KIND-wrong or sums-KIND-parts, for a HEAD that asks."""
+    word, kind, *rest = key.split("/")[0].split("-") + [""]
+    if handler.command != "HEAD" or handler.headers.get("x-amz-checksum-mode") != "ENABLED" or word != "sums":
+        return []
+    data = path.read_bytes()
+    text = base64.b64encode(SUMS[kind](data[:-1] if rest[0] in ("wrong", "parts") else data)).decode()
+    name, parts = f"x-amz-checksum-{kind}", rest[0] == "parts"
+    return [(name, text + "-2" * parts), ("x-amz-checksum-type", "COMPOSITE" if parts else "FULL_OBJECT")]
+
+
 def serve_s3(handler):
     path, _, query = handler.path.partition("?")
     if not path.startswith("/s3/"):
@@ -131,7 +166,9 @@ def serve_s3(handler):
         send_error(handler, 404, "NoSuchKey")
     else:
         handler.path = f"/plain/{bucket}/{key}"
+        handler.more = list_sums(handler, handler.state.directory / bucket / urllib.parse.unquote(key), key)
         handler.answer()
+        handler.more = []
     return True
 
 

@@ -91,6 +91,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # else each answer waits 40 ms between its headers and its body
     state = None  # of the server
+    more = []  # further headers of a file
     services = (web_places.serve_s3, web_places.serve_hub)  # each answers paths of its own
 
     def log_message(self, *unused):
@@ -112,7 +113,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     # ---- faults --------------------------------------------------------------------------------
 
@@ -191,6 +193,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Last-Modified", "Sat, 28 Nov 2026 12:00:00 GMT")
         if "encoded" in faults:
             self.send_header("Content-Encoding", "gzip")
+        for name, value in self.more:
+            self.send_header(name, value)
         if "headers" in faults:
             for i in range(100):
                 self.send_header(f"X-Long-{i}", "x" * 2000)
@@ -199,7 +203,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self.send_header("Content-Length", str(len(body) + int(faults.get("longer", 0))))
         self.end_headers()
-        self.send_body(body)
+        if self.command != "HEAD":
+            self.send_body(body)
 
     def send_body(self, body):
         faults = self.faults

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests S3's signatures against the examples of its API reference, its lists, and AWS' files. */
+/* Tests S3's signatures against the examples of its API reference, its lists and sums, and AWS'
+ * files. */
 #include "source/s3_config.h"
 #include "source/s3_list.h"
 #include "source/s3_sign.h"
+#include "source/s3_sum.h"
 
 #include "tap.h"
 
@@ -20,7 +22,7 @@ static void check_signed(const char *url, const char *more, const char *headers,
 {
     char tail[512];
 
-    check_int(s3_sign(&keys, "us-east-1", url, day, more, lines, sizeof(lines)), 0);
+    check_int(s3_sign(&keys, "us-east-1", "GET", url, day, more, lines, sizeof(lines)), 0);
     snprintf(tail, sizeof(tail),
              "x-amz-date: 20130524T000000Z\nAuthorization: AWS4-HMAC-SHA256 "
              "Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,"
@@ -50,9 +52,10 @@ TAP_TEST(what_cannot_be_signed_is_refused)
     memset(secret, 'x', sizeof(secret) - 1);
     secret[sizeof(secret) - 1] = '\0';
     long_keys.secret = secret;
-    check_int(s3_sign(&long_keys, "r", "https://h/", day, "", lines, sizeof(lines)), -EINVAL);
-    check_int(s3_sign(&keys, "r", "h/", day, "", lines, sizeof(lines)), -EINVAL);
-    check_int(s3_sign(&keys, "r", "https://h/", day, "", lines, 100), -E2BIG);
+    check_int(s3_sign(&long_keys, "r", "GET", "https://h/", day, "", lines, sizeof(lines)),
+              -EINVAL);
+    check_int(s3_sign(&keys, "r", "GET", "h/", day, "", lines, sizeof(lines)), -EINVAL);
+    check_int(s3_sign(&keys, "r", "GET", "https://h/", day, "", lines, 100), -E2BIG);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -127,6 +130,62 @@ TAP_TEST(words_of_an_error)
     check_str(text, "Gone");
     check(!s3_error_get("<Error><Code>Gone", "Code", text, sizeof(text)));
     check(!s3_error_get("<Error><Code>LongerText</Code>", "Code", text, sizeof(text)));
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* Of "123456789", as base64 of the catalogue's values and of sha1sum(1) and sha256sum(1). */
+#define CRC32     "x-amz-checksum-crc32: y/Q5Jg==\n"
+#define CRC32C    "x-amz-checksum-crc32c: 4waSgw==\n"
+#define CRC64NVME "x-amz-checksum-crc64nvme: rosUhgp5mIg=\n"
+#define SHA1      "X-Amz-Checksum-SHA1: 98O8HYCOBHMq32eZZczDTKeuNEE=\n"
+#define SHA256    "x-amz-checksum-sha256: FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=\n"
+
+/* Returns the kind that is found, and checks the first byte of its sum. */
+static enum source_sum_kind kind_of(const char *headers, uint8_t first)
+{
+    struct http_reply reply = {0};
+    struct source_sum sum;
+    bool is_found;
+
+    for (const char *at = headers; *at; at = strchr(at, '\n') + 1)
+        require(http_reply_add(&reply, at, strcspn(at, "\n")) == 0);
+    is_found = s3_sum_of_headers(&reply, &sum);
+    http_reply_free(&reply);
+    if (is_found)
+        check_int(sum.bytes[0], first);
+    return is_found ? sum.kind : SOURCE_SUM_NONE;
+}
+
+TAP_TEST(sums_of_a_whole_object_are_found_the_strongest_first)
+{
+    check_int(kind_of(CRC32, 0xcb), SOURCE_SUM_CRC32);
+    check_int(kind_of(CRC32 CRC32C, 0xe3), SOURCE_SUM_CRC32C);
+    check_int(kind_of(CRC32 CRC64NVME "x-amz-checksum-type: FULL_OBJECT\n", 0xae),
+              SOURCE_SUM_CRC64NVME);
+    check_int(kind_of(CRC64NVME SHA1, 0xf7), SOURCE_SUM_SHA1);
+    check_int(kind_of(SHA1 SHA256 CRC32, 0x15), SOURCE_SUM_SHA256);
+}
+
+TAP_TEST(sums_of_parts_and_sums_that_are_none)
+{
+    static const char *const headers[] = {
+        "",
+        "ETag: \"x\"\n",
+        CRC32 "x-amz-checksum-type: COMPOSITE\n",
+        CRC32 "x-amz-checksum-type: SOMETHING\n",
+        "x-amz-checksum-crc32: y/Q5Jg==-3\n",
+        "x-amz-checksum-crc32: y/Q5Jg\n",
+        "x-amz-checksum-crc32: y/Q5JgAA\n",
+        "x-amz-checksum-crc32: \n",
+        "x-amz-checksum-crc32: y/Q5Jg==y/Q5Jg==\n",
+        "x-amz-checksum-sha256: y/Q5Jg==\n",
+        "x-amz-checksum-sha256: FeKwrA9KI2i+94LQ5MDd/LP69HVMfUOjK9fWWI8tTyUFeKwrA9KI2i+94LQ5MDd\n",
+        "x-amz-checksum-crc16: y/Q5Jg==\n",
+    };
+
+    for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
+        check_int(kind_of(headers[i], 0), SOURCE_SUM_NONE);
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
