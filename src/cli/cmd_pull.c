@@ -48,6 +48,8 @@ static int pull_do(struct pull *pull, char **operands, int count)
     status = pull_open(pull, &load.image, &peers);
     if (status == CLI_OK) {
         pull_print_contents(pull, &load.image);
+        if (!store_is_known_to_have(pull->request.store, pull->id))
+            source_peers_take_turn(peers, load.image.manifest.stored_bytes);
         status = image_load_opened(&load);
         source_peers_tell_barred(peers);
     }

@@ -147,6 +147,15 @@ static bool are_as_seen(const struct pull_group *group)
     return true;
 }
 
+static uint64_t count_bytes(const struct pull_group *group)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < group->count; i++)
+        bytes += group->targets[i]->manifest->stored_bytes;
+    return bytes;
+}
+
 /* Takes the locks and the memory, unless the stores have it all already. Another pull may have
  * committed it during the wait: the locks are given back for a look then. */
 static int connect_if_other(struct pull_group *group, bool *have)
@@ -157,6 +166,7 @@ static int connect_if_other(struct pull_group *group, bool *have)
         *have = have_contents(group);
         if (*have)
             return CLI_OK;
+        source_peers_take_turn(group->ranks[0].peers, count_bytes(group));
         status = store_group_connect_safely(&group->stores);
         signals_defer(true);
         if (status != CLI_OK || are_as_seen(group))
@@ -218,14 +228,11 @@ static void print_result(const struct pull_group *group, const uint8_t id[DIGEST
                          uint64_t start_ms)
 {
     char text[DIGEST_TEXT_BYTES];
-    uint64_t bytes = 0;
 
-    for (size_t i = 0; i < group->count; i++) {
+    for (size_t i = 0; i < group->count; i++)
         target_print_committed(group->targets[i], "");
-        bytes += group->targets[i]->manifest->stored_bytes;
-    }
     printf("group %s of %zu stores\n", digest_text(id, text), group->count);
-    image_load_print_bytes(bytes, start_ms, group->copied_ms);
+    image_load_print_bytes(count_bytes(group), start_ms, group->copied_ms);
 }
 
 static int pull_into_stores(struct pull_group *group)

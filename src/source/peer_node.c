@@ -18,6 +18,7 @@
 #define ID_HEAD       "gmsfs-pieces 1\nid "
 #define ID_TEXT_BYTES (2 * NODE_ID_BYTES + 1)
 #define NAME_BYTES    64u /* of a file below by-id/ID/ */
+#define STATE_WRITTEN "RW\n"
 
 #define MOST_ADDRESSES 4096u /* of one name */
 
@@ -172,16 +173,23 @@ static int refuse_public(const char *url, struct failure *failure)
                        "send other contents; use https://, or --insecure");
 }
 
+uint32_t peer_random(uint32_t count)
+{
+    uint32_t random = 0;
+
+    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+        random = count - 1; /* no entropy yet */
+    return random % count;
+}
+
 void peer_shuffle(size_t *order, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        uint32_t random = 0;
+        uint32_t other = peer_random((uint32_t)i + 1);
 
-        if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
-            random = (uint32_t)i; /* no entropy yet */
         order[i] = i;
-        order[i] = order[random % (i + 1)];
-        order[random % (i + 1)] = i;
+        order[i] = order[other];
+        order[other] = i;
     }
 }
 
@@ -272,6 +280,18 @@ int peer_node_ask(struct peer_node *node, uint8_t id[NODE_ID_BYTES], struct fail
     return failure_set(failure, -ENOTSUP,
                        "its 'pieces' is not one of a store; give the address of a store, "
                        "http://HOST:PORT/MOUNT/STORE/");
+}
+
+bool peer_node_is_written(struct peer_node *node)
+{
+    SCOPED_FREE char *url = source_join(node->url, "state"), *text = NULL;
+    struct failure unused;
+    size_t bytes;
+
+    return url &&
+           http_get_begin(node->http[NODE_TEXTS], &(struct http_target){.url = url},
+                          strlen(STATE_WRITTEN), &text, &bytes, &unused) == 0 &&
+           bytes == strlen(STATE_WRITTEN) && memcmp(text, STATE_WRITTEN, bytes) == 0;
 }
 
 int peer_node_read(struct peer_node *node, const uint8_t id[NODE_ID_BYTES], const char *name,

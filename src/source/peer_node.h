@@ -45,6 +45,8 @@ struct peer_common {
  * unique local): pure. */
 bool peer_address_is_private(const struct sockaddr *address);
 
+/* Returns a random number below `count`, which is 1 or more. */
+uint32_t peer_random(uint32_t count);
 /* Sets order[] to the numbers below `count` in a random order. */
 void peer_shuffle(size_t *order, size_t count);
 
@@ -60,6 +62,8 @@ void peer_node_cancel(struct peer_node *node);
 
 /* Asks which contents the store has. -ENOENT: none; -ENOTSUP: it is no store; and as below. */
 int peer_node_ask(struct peer_node *node, uint8_t id[NODE_ID_BYTES], struct failure *failure);
+/* Returns true if a writer has the store, as its state tells. */
+bool peer_node_is_written(struct peer_node *node);
 /* Gets a whole text below by-id/ID/ of the store. */
 int peer_node_read(struct peer_node *node, const uint8_t id[NODE_ID_BYTES], const char *name,
                    size_t most_bytes, char **text, size_t *bytes, struct failure *failure);

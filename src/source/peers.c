@@ -51,6 +51,11 @@ static void wait_for_room(struct peer *peer, uint64_t now_ms, uint64_t retry_ms)
     peer->until_ms = now_ms + least(pause, PEERS_MOST_RETRY_MS);
 }
 
+static bool is_without(enum peer_result result)
+{
+    return result == PEER_LACKS || result == PEER_WRITTEN;
+}
+
 /* Leaves a peer, which is asked again after a pause. One that only lacks the contents may get them
  * at any time, and answers at no cost. */
 static void leave(struct peer *peer, uint64_t now_ms, enum peer_result result)
@@ -58,12 +63,12 @@ static void leave(struct peer *peer, uint64_t now_ms, enum peer_result result)
     uint64_t pause = pause_ms(peer->failed++);
 
     peer->state = PEER_NEW;
-    peer->until_ms = now_ms + (result == PEER_LACKS ? least(pause, PEERS_MOST_LACK_MS) : pause);
+    peer->until_ms = now_ms + (is_without(result) ? least(pause, PEERS_MOST_LACK_MS) : pause);
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
-static size_t count_having(const struct peers *peers)
+size_t peers_count_having(const struct peers *peers)
 {
     size_t count = 0;
 
@@ -75,7 +80,7 @@ static size_t count_having(const struct peers *peers)
 /* Returns how many peers, from the first on, may be asked. */
 static size_t count_askable(const struct peers *peers)
 {
-    size_t having = count_having(peers);
+    size_t having = peers_count_having(peers);
 
     if (having == 0)
         return peers->count;
@@ -112,6 +117,8 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
         return;
     peer->has_answered = true;
     peer->is_full = result == PEER_FULL;
+    peer->is_written = result == PEER_WRITTEN;
+    peer->has_lacked |= is_without(result);
     if (result == PEER_GOOD) {
         peer->state = PEER_HAS;
         peer->until_ms = 0;
@@ -134,7 +141,50 @@ bool peers_may_improve(const struct peers *peers)
 
     for (size_t i = 0; i < peers->count; i++)
         is_asking |= peers->peer[i].state == PEER_ASKED;
-    return is_asking && count_having(peers) < PEERS_USED;
+    return is_asking && peers_count_having(peers) < PEERS_USED;
+}
+
+/* ---- the begin ------------------------------------------------------------------------------ */
+
+uint64_t peers_spread_ms(const struct peers *peers)
+{
+    const size_t askable = count_askable(peers);
+    uint64_t lacking = 0;
+
+    for (size_t i = 0; i < askable; i++)
+        lacking += peers->peer[i].has_lacked && peers->peer[i].state != PEER_HAS;
+    return lacking * PEERS_SPREAD_MS;
+}
+
+void peers_look(struct peers *peers, uint64_t now_ms)
+{
+    for (size_t i = 0; i < peers->count; i++)
+        if (peers->peer[i].state == PEER_NEW && peers->peer[i].has_lacked)
+            peers->peer[i].until_ms = now_ms;
+}
+
+bool peers_are_looked_at(const struct peers *peers, uint64_t now_ms)
+{
+    const size_t askable = count_askable(peers);
+    bool is_asking = false;
+
+    for (size_t i = 0; i < askable; i++) {
+        const struct peer *peer = &peers->peer[i];
+
+        is_asking |= peer->has_lacked && (peer->state == PEER_ASKED ||
+                                          (peer->state == PEER_NEW && peer->until_ms <= now_ms));
+    }
+    return is_asking;
+}
+
+bool peers_may_begin(const struct peers *peers)
+{
+    const size_t askable = count_askable(peers);
+    size_t written = 0;
+
+    for (size_t i = 0; i < askable; i++)
+        written += peers->peer[i].is_written;
+    return written < peers_count_having(peers) || askable == 0;
 }
 
 /* ---- pieces --------------------------------------------------------------------------------- */
@@ -180,10 +230,31 @@ static size_t choose(const struct peers *peers, uint64_t now_ms, uint64_t taken)
     return best;
 }
 
+/* Returns a bit for each peer without a preference: it has the contents from the begin, or is much
+ * slower than one that has. */
+static uint64_t find_old(const struct peers *peers)
+{
+    uint64_t old = 0, fastest_ms = UINT64_MAX / PEERS_SLOW;
+
+    for (size_t i = 0; i < peers->count; i++) {
+        const struct peer *peer = &peers->peer[i];
+
+        if (peer->state == PEER_HAS && !peer->has_lacked && peer->piece_ms > 0)
+            fastest_ms = least(fastest_ms, peer->piece_ms);
+    }
+    for (size_t i = 0; i < peers->count; i++)
+        if (!peers->peer[i].has_lacked || peers->peer[i].piece_ms > PEERS_SLOW * fastest_ms)
+            old |= (uint64_t)1 << i;
+    return old;
+}
+
 size_t peers_next(struct peers *peers, uint64_t now_ms, size_t avoid, uint64_t *wait_ms)
 {
-    size_t best = choose(peers, now_ms, avoid == PEERS_NONE ? 0 : (uint64_t)1 << avoid);
+    const uint64_t avoided = avoid == PEERS_NONE ? 0 : (uint64_t)1 << avoid;
+    size_t best = choose(peers, now_ms, avoided | find_old(peers));
 
+    if (best == PEERS_NONE)
+        best = choose(peers, now_ms, avoided);
     if (best == PEERS_NONE)
         best = choose(peers, now_ms, 0);
     *wait_ms = PEERS_MOST_PAUSE_MS;

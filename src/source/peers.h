@@ -12,6 +12,11 @@
  *    these has the contents.
  *  - Of the peers that have the contents and may be used now, the PEERS_USED that answered fastest
  *    are used; among these, pieces go where they are expected soonest. The others are spares.
+ *  - Peers that got the contents since the first question send before those that had them: so a
+ *    fleet that begins at once spares its source. A peer whose pieces take PEERS_SLOW times as long
+ *    as those of an older one has no such preference.
+ *  - A puller begins when fewer peers are in the hands of a writer than have the contents, or
+ *    PEERS_USED have them. Before it looks, it waits a random part of peers_spread_ms().
  *  - A peer that fails is left for a growing time, then asked again whether it has the contents.
  *  - A full peer gets no more pieces at the same time than it took. One that took none is left
  *    alone as long as it wants. A peer that is shut (drained, in the hands of a writer) is treated
@@ -31,6 +36,7 @@
 #define PEERS_ASKED 16u
 #define PEERS_USED  4u
 #define PEERS_WRONG 2u
+#define PEERS_SLOW  4u
 #define PEERS_TIMES 63u /* durations that make the median */
 
 #define PEERS_FULL_PATIENCE   10u
@@ -44,6 +50,7 @@
 #define PEERS_MOST_PAUSE_MS      30000u
 #define PEERS_MOST_LACK_MS       2000u  /* until a peer without the contents is asked again */
 #define PEERS_MOST_RETRY_MS      60000u /* that a full peer may ask for */
+#define PEERS_SPREAD_MS          128u   /* for each peer without the contents */
 
 enum peer_state {
     PEER_NEW, /* to be asked, again or for the first time */
@@ -61,6 +68,7 @@ enum peer_result {
     PEER_DEAD,    /* it does not answer, or the transfer broke */
     PEER_WRONG,   /* the bytes have another sum; of a piece alone */
     PEER_LACKS,   /* it has no or other contents */
+    PEER_WRITTEN, /* a writer has its store, and may commit the contents; of a question alone */
     PEER_USELESS, /* it refuses this client, or is no server of stores: for good */
 };
 
@@ -76,6 +84,8 @@ struct peer {
     unsigned full;       /* refusals since it sent a piece or answered */
     bool has_answered;   /* its first question has ended */
     bool is_full;        /* its last result was PEER_FULL */
+    bool is_written;     /* its last answer was PEER_WRITTEN */
+    bool has_lacked;     /* an answer was PEER_LACKS or PEER_WRITTEN: what it has is new */
 };
 
 struct peers {
@@ -113,6 +123,17 @@ void peers_drop(struct peers *peers, size_t peer);
 /* Returns true if a question under way may find a peer to use: fewer than PEERS_USED have the
  * contents. */
 bool peers_may_improve(const struct peers *peers);
+
+/* Returns how many peers have the contents. */
+size_t peers_count_having(const struct peers *peers);
+/* Returns the longest wait before the first look: 0 where no peer lacks the contents. */
+uint64_t peers_spread_ms(const struct peers *peers);
+/* Makes the peers that lacked the contents due to be asked. */
+void peers_look(struct peers *peers, uint64_t now_ms);
+/* Returns true while such a question is due or under way. */
+bool peers_are_looked_at(const struct peers *peers, uint64_t now_ms);
+/* Returns true if the pull may begin, as far as the answers tell. */
+bool peers_may_begin(const struct peers *peers);
 
 /* Bars a peer that lied about more than a piece. */
 void peers_bar(struct peers *peers, size_t peer);

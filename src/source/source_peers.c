@@ -20,6 +20,11 @@
 #define TELL_MS   1000u /* without a node to use, until the failures are told */
 #define THREADS   8u
 
+#define TURN_LOOK_MS      1000u /* for the answers of one look */
+#define TURN_PAUSE_MS     500u  /* between two looks, at least; at most twice as long */
+#define TURN_LEAST_MS     10000u
+#define TURN_BYTES_PER_MS 125000u /* 1 Gb/s */
+
 struct source_peers {
     struct peer_node nodes[PEERS_MAX];
     size_t count;
@@ -87,14 +92,19 @@ static void ask(struct source_peers *peers, size_t index)
     uint8_t id[NODE_ID_BYTES];
     struct failure why;
     enum peer_result result;
+    bool is_written;
     int error;
 
     pthread_mutex_unlock(&peers->lock);
     error = peer_node_ask(node, id, &why);
+    is_written = error == -EAGAIN && peer_node_is_written(node);
     pthread_mutex_lock(&peers->lock);
     if (peers->is_cancelled)
         return;
-    result = judge_answer(peers, index, error, id, why.text);
+    result =
+        judge_answer(peers, index, error, id, is_written ? "a writer has its store" : why.text);
+    if (is_written)
+        result = PEER_WRITTEN;
     peers_answered(&peers->plan, index, began_ms, clock_now_ms(), result,
                    1000u * atomic_load(&node->retry_s));
     pthread_cond_broadcast(&peers->changed);
@@ -236,19 +246,24 @@ static int fail_gone(const struct source_peers *peers, struct failure *failure)
     return -EHOSTUNREACH;
 }
 
+static void tell_failure(struct source_peers *peers, size_t index)
+{
+    struct peer_node *node = &peers->nodes[index];
+    bool is_barred = peers->plan.peer[index].state == PEER_BARRED;
+    unsigned level = is_barred ? 2 : 1;
+
+    if (!peers->tell || node->told >= level || !*node->why)
+        return;
+    peers->tell(peers->context, node->shown, node->why, is_barred);
+    node->told = level;
+}
+
 /* Tells each node's failure once; a node that was barred since, once more. Under the lock. */
 static void tell_failures(struct source_peers *peers, bool barred_only)
 {
-    for (size_t i = 0; peers->tell && i < peers->count; i++) {
-        struct peer_node *node = &peers->nodes[i];
-        bool is_barred = peers->plan.peer[i].state == PEER_BARRED;
-        unsigned level = is_barred ? 2 : 1;
-
-        if (node->told >= level || !*node->why || (barred_only && !is_barred))
-            continue;
-        peers->tell(peers->context, node->shown, node->why, is_barred);
-        node->told = level;
-    }
+    for (size_t i = 0; i < peers->count; i++)
+        if (!barred_only || peers->plan.peer[i].state == PEER_BARRED)
+            tell_failure(peers, i);
 }
 
 /* Takes the node for the next request, and waits until there is one. Under the lock. */
@@ -292,6 +307,64 @@ int source_peers_find(struct source_peers *peers, uint8_t id[SOURCE_PEERS_ID_BYT
         wait_changed(peers, until_ms - clock_now_ms());
     pthread_mutex_unlock(&peers->lock);
     return error;
+}
+
+/* ---- the turn ------------------------------------------------------------------------------- */
+
+/* Waits so long. Under the lock, as below. */
+static void wait_ms_long(struct source_peers *peers, uint64_t ms)
+{
+    const uint64_t until_ms = clock_now_ms() + ms;
+    uint64_t now_ms;
+
+    while (!peers->is_cancelled && (now_ms = clock_now_ms()) < until_ms)
+        wait_changed(peers, until_ms - now_ms);
+}
+
+/* Asks the nodes that lacked the contents, and waits for their answers. */
+static void look(struct source_peers *peers)
+{
+    const uint64_t until_ms = clock_now_ms() + TURN_LOOK_MS;
+    uint64_t now_ms = clock_now_ms();
+
+    peers_look(&peers->plan, now_ms);
+    pthread_cond_broadcast(&peers->changed);
+    while (!peers->is_cancelled && now_ms < until_ms && peers_are_looked_at(&peers->plan, now_ms)) {
+        wait_changed(peers, until_ms - now_ms);
+        now_ms = clock_now_ms();
+    }
+}
+
+static void tell_written(struct source_peers *peers)
+{
+    for (size_t i = 0; i < peers->count; i++)
+        if (peers->plan.peer[i].is_written)
+            tell_failure(peers, i);
+}
+
+void source_peers_take_turn(struct source_peers *peers, uint64_t bytes)
+{
+    const uint64_t patience_ms = PEERS_FULL_PATIENCE * peers->patience_ms;
+    uint64_t most_ms = TURN_LEAST_MS + bytes / TURN_BYTES_PER_MS, spread_ms, until_ms = 0;
+    size_t having = 0;
+
+    most_ms = most_ms < patience_ms ? most_ms : patience_ms;
+    pthread_mutex_lock(&peers->lock);
+    spread_ms = peers_spread_ms(&peers->plan);
+    spread_ms = spread_ms < most_ms ? spread_ms : most_ms;
+    wait_ms_long(peers, peer_random((uint32_t)spread_ms + 1));
+    while (look(peers), !peers->is_cancelled && !peers_may_begin(&peers->plan)) {
+        size_t now_having = peers_count_having(&peers->plan);
+
+        if (now_having > having)
+            until_ms = clock_now_ms() + most_ms;
+        having = now_having;
+        if (clock_now_ms() >= until_ms)
+            break;
+        tell_written(peers);
+        wait_ms_long(peers, TURN_PAUSE_MS + peer_random(TURN_PAUSE_MS));
+    }
+    pthread_mutex_unlock(&peers->lock);
 }
 
 /* ---- texts ---------------------------------------------------------------------------------- */

@@ -227,6 +227,95 @@ TAP_TEST(a_peer_that_lacks_the_contents_is_asked_every_two_seconds)
     check_int(wait_ms, PEERS_MOST_LACK_MS);
 }
 
+/* One question of each peer that is due, with this answer. */
+static void answer_all(enum peer_result result)
+{
+    size_t peer;
+
+    while ((peer = peers_next_ask(&peers, now, &wait_ms)) != PEERS_NONE)
+        peers_answered(&peers, peer, now, now, result, 0);
+}
+
+/* Asks: the first peers answer with `first`, in their order, all others with `rest`. */
+static void begin_with(size_t count, size_t firsts, enum peer_result first, enum peer_result rest)
+{
+    now = 1000;
+    peers_init(&peers, count, now);
+    for (size_t i = 0; i < count; i++)
+        peers_next_ask(&peers, now, &wait_ms);
+    for (size_t i = 0; i < count; i++)
+        peers_answered(&peers, i, now, now + 1, i < firsts ? first : rest, 0);
+}
+
+TAP_TEST(a_peer_that_got_the_contents_since_sends_before_one_that_had_them)
+{
+    begin_with(3, 1, PEER_GOOD, PEER_LACKS);
+    check_int(next(PEERS_NONE), 0);
+    now += 60000;
+    check_int(peers_next_ask(&peers, now, &wait_ms), 1);
+    peers_answered(&peers, 1, now, now + 500, PEER_GOOD, 0);
+    for (size_t i = 0; i < 8; i++)
+        check_int(next(PEERS_NONE), 1);
+    check_int(next(1), 0); /* it failed with this piece */
+    end(1, 10, PEER_FULL);
+    check_int(next(PEERS_NONE), 0); /* it takes no more */
+}
+
+TAP_TEST(a_newer_peer_that_is_much_slower_is_one_of_all)
+{
+    begin_with(2, 1, PEER_GOOD, PEER_LACKS);
+    next(PEERS_NONE);
+    end(0, 100, PEER_GOOD);
+    now += 60000;
+    answer_all(PEER_GOOD);
+    check_int(next(PEERS_NONE), 1);
+    end(1, 100 * PEERS_SLOW, PEER_GOOD);
+    check_int(next(PEERS_NONE), 1);
+    end(1, 100 * PEERS_SLOW + 100, PEER_GOOD);
+    check_int(next(PEERS_NONE), 0);
+}
+
+TAP_TEST(as_many_pulls_begin_as_peers_have_the_contents)
+{
+    begin_with(6, 1, PEER_GOOD, PEER_LACKS);
+    check_int(peers_spread_ms(&peers), 5 * PEERS_SPREAD_MS);
+    check(peers_may_begin(&peers));
+    peers_look(&peers, now);
+    check(peers_are_looked_at(&peers, now));
+    check_int(peers_next_ask(&peers, now, &wait_ms), 1);
+    peers_answered(&peers, 1, now, now, PEER_WRITTEN, 0);
+    check(!peers_may_begin(&peers));
+    answer_all(PEER_LACKS);
+    check(!peers_are_looked_at(&peers, now));
+    peers_look(&peers, now);
+    check_int(peers_next_ask(&peers, now, &wait_ms), 1);
+    peers_answered(&peers, 1, now, now, PEER_GOOD, 0);
+    check(peers_may_begin(&peers));
+    answer_all(PEER_WRITTEN);
+    check(!peers_may_begin(&peers));
+    now += 60000;
+    for (size_t i = 2; i < 4; i++) {
+        check_int(peers_next_ask(&peers, now, &wait_ms), i);
+        peers_answered(&peers, i, now, now, PEER_GOOD, 0);
+    }
+    check(peers_may_begin(&peers)); /* four have them, whatever the others do */
+    check_int(peers_spread_ms(&peers), 0);
+}
+
+TAP_TEST(one_peer_or_peers_that_are_dead_or_drained_delay_no_begin)
+{
+    begin(1);
+    check_int(peers_spread_ms(&peers), 0);
+    peers_look(&peers, now);
+    check(!peers_are_looked_at(&peers, now));
+    check(peers_may_begin(&peers));
+    begin_with(6, 1, PEER_GOOD, PEER_DEAD);
+    check_int(peers_spread_ms(&peers), 0);
+    check(peers_may_begin(&peers));
+    begin_with(6, 1, PEER_GOOD, PEER_SHUT);
+    check(peers_may_begin(&peers));
+}
+
 TAP_TEST(the_deadline_follows_the_median)
 {
     begin(1);
