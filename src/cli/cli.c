@@ -39,13 +39,14 @@ static void cli_message(const char *format, va_list arguments)
     fprintf(stderr, "gmsfs%s%s: %s\n", current ? " " : "", current ? current->name : "", text);
 }
 
-void cli_error(const char *format, ...)
+int cli_error(const char *format, ...)
 {
     va_list arguments;
 
     va_start(arguments, format);
     cli_message(format, arguments);
     va_end(arguments);
+    return CLI_FAILURE;
 }
 
 int cli_usage_error(const char *format, ...)
@@ -103,14 +104,12 @@ int cli_help(void)
 
 int cli_failure(const struct failure *failure)
 {
-    cli_error("%s", failure->text);
-    return CLI_FAILURE;
+    return cli_error("%s", failure->text);
 }
 
 int cli_out_of_memory(void)
 {
-    cli_error("this process is out of memory");
-    return CLI_FAILURE;
+    return cli_error("this process is out of memory");
 }
 
 /* ---- options ------------------------------------------------------------------------------- */

@@ -83,8 +83,9 @@ extern const struct cli_command cmd_web;
 /* The command that runs: its name begins every error. Set by main() alone. */
 void cli_set_command(const struct cli_command *command);
 
-/* "gmsfs COMMAND: ..." and a newline on stderr; control characters are made harmless. */
-void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "gmsfs COMMAND: ..." and a newline on stderr; control characters are made harmless. Returns
+ * CLI_FAILURE. */
+int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same with a hint at --help; returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -32,22 +32,20 @@ static int clear_explain(const char *path, bool is_mount, int error)
     case -EACCES: /* it may not even be looked at */
         if (!is_mount)
             return daemon_explain_rights(path, "clear it");
-        cli_error("%s: permission denied: only root and the user that mounted it can clear all of "
-                  "a mount; run this as one of them, or name stores that are yours",
-                  path);
-        break;
+        return cli_error(
+            "%s: permission denied: only root and the user that mounted it can clear all of "
+            "a mount; run this as one of them, or name stores that are yours",
+            path);
     case -ENODEV:
-        cli_error("%s: its device is lost, with all its bytes; unmount it, and mount again when "
-                  "the device is back",
-                  path);
-        break;
+        return cli_error(
+            "%s: its device is lost, with all its bytes; unmount it, and mount again when "
+            "the device is back",
+            path);
     case -ENOENT:
-        cli_error("%s: no store of a gmsfs mount; 'gmsfs status' lists the stores", path);
-        break;
+        return cli_error("%s: no store of a gmsfs mount; 'gmsfs status' lists the stores", path);
     default:
         return daemon_explain(path, error);
     }
-    return CLI_FAILURE;
 }
 
 static int clear_path(const struct mounts *mounts, const char *path, bool quiet)

@@ -55,28 +55,26 @@ static const char ending[] =
     "says, or that of COMMAND; 1 failure; 2 usage; 3 sessions were left when the time was over;\n"
     "4 done, but that could not be reported; 128 + N stopped by signal N.\n";
 
-static void drain_explain_busy(const struct mount *mount)
+static int drain_explain_busy(const struct mount *mount)
 {
     json_auto_t *device = NULL;
 
     if (store_read_json(mount->path, "device", &device) == 0 &&
         json_is_true(json_object_get(device, "fenced")))
-        cli_error("%s: it is fenced for a checkpoint, which needs the bytes that a drain would "
-                  "discard; 'gmsfs fence --status %s' prints the token that ends the fence",
-                  mount->path, mount->path);
-    else
-        cli_error("%s: another 'gmsfs drain' is under way", mount->path);
+        return cli_error(
+            "%s: it is fenced for a checkpoint, which needs the bytes that a drain would "
+            "discard; 'gmsfs fence --status %s' prints the token that ends the fence",
+            mount->path, mount->path);
+    return cli_error("%s: another 'gmsfs drain' is under way", mount->path);
 }
 
 static int drain_explain(const struct mount *mount, int error)
 {
     switch (error) {
     case -EPERM:
-        cli_error("%s: only root and the user that mounted it can drain it", mount->path);
-        break;
+        return cli_error("%s: only root and the user that mounted it can drain it", mount->path);
     case -EBUSY:
-        drain_explain_busy(mount);
-        break;
+        return drain_explain_busy(mount);
     case -EINTR:
         cli_error("stopped by a signal (%s) before the daemon answered; 'gmsfs status' shows "
                   "whether %s serves",
@@ -87,7 +85,6 @@ static int drain_explain(const struct mount *mount, int error)
     default:
         return daemon_explain(mount->path, error);
     }
-    return CLI_FAILURE;
 }
 
 /* Names the processes that hold sessions of the mount, or map its memory. */

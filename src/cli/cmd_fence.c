@@ -119,34 +119,30 @@ static int fence_explain(const struct fence *fence, int error, const struct gmsf
     }
     switch (error) {
     case -EACCES:
-        cli_error("%s: %sonly users with write permission on both weights and kv_cache can fence "
-                  "them and end the fence; their owners can allow it with chmod or chown",
-                  path, answer->is_up ? "it is fenced; " : "");
-        break;
+        return cli_error(
+            "%s: %sonly users with write permission on both weights and kv_cache can fence "
+            "them and end the fence; their owners can allow it with chmod or chown",
+            path, answer->is_up ? "it is fenced; " : "");
     case -EINVAL:
-        cli_error("%s: its fence has another token, which 'gmsfs fence --status %s' prints", path,
-                  path);
-        break;
+        return cli_error("%s: its fence has another token, which 'gmsfs fence --status %s' prints",
+                         path, path);
     case -ESTALE:
-        cli_error("%s: the fence of this token is over, or was ended the other way; "
-                  "'gmsfs fence --status %s' shows whether there is another",
-                  path, path);
-        break;
+        return cli_error("%s: the fence of this token is over, or was ended the other way; "
+                         "'gmsfs fence --status %s' shows whether there is another",
+                         path, path);
     case -ENOENT:
-        cli_error("%s: it has no store weights to checkpoint", path);
-        break;
+        return cli_error("%s: it has no store weights to checkpoint", path);
     case -ENODEV:
-        cli_error("%s: the mount is drained, and holds nothing; 'gmsfs drain --undo %s' lets it "
-                  "serve again",
-                  path, path);
-        break;
+        return cli_error(
+            "%s: the mount is drained, and holds nothing; 'gmsfs drain --undo %s' lets it "
+            "serve again",
+            path, path);
     case -EOPNOTSUPP:
-        cli_error("%s: its daemon is older than this command, and has no fence; mount again", path);
-        break;
+        return cli_error("%s: its daemon is older than this command, and has no fence; mount again",
+                         path);
     default:
-        daemon_explain(path, error);
+        return daemon_explain(path, error);
     }
-    return CLI_FAILURE;
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */

@@ -47,11 +47,10 @@ static int find_process(const char *path, int *pid)
     mounts_free(&mounts);
     if (found < 0)
         return daemon_explain(path, found);
-    if (mount && found == 0) {
-        cli_error("%s: its daemon cannot be seen from here: run this in the daemon's pid namespace",
-                  path);
-        return CLI_FAILURE;
-    }
+    if (mount && found == 0)
+        return cli_error(
+            "%s: its daemon cannot be seen from here: run this in the daemon's pid namespace",
+            path);
     *pid = found;
     return CLI_OK;
 }
@@ -68,8 +67,7 @@ static int journal_run(int argc, char **argv)
         return status;
     if (daemon_show_journal(pid ? NULL : argv[optind], pid, replays, stdout, &failure) == 0)
         return CLI_OK;
-    cli_error("%s: %s", argv[optind], failure.text);
-    return CLI_FAILURE;
+    return cli_error("%s: %s", argv[optind], failure.text);
 }
 
 const struct cli_command cmd_journal = {

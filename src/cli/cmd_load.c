@@ -180,10 +180,8 @@ static int start_trace(const char *path)
     int error;
 
     to.fd = timeline_open(path, &failure);
-    if (to.fd < 0) {
-        cli_error("--trace: %s", failure.text);
-        return CLI_FAILURE;
-    }
+    if (to.fd < 0)
+        return cli_error("--trace: %s", failure.text);
     error = timeline_start(&to);
     if (error)
         cli_error("--trace: cannot start its thread: %s", strerror(-error));

@@ -27,16 +27,16 @@ static const char ending[] = "For root and the user that mounted it.\n"
 static int log_explain(const char *path, int error)
 {
     if (error == -EPERM || error == -EACCES)
-        cli_error("%s: permission denied: only root and the user that mounted it may ask for its "
-                  "log level; run this as one of them",
-                  path);
-    else if (error == -EINVAL)
-        cli_error("%s: its daemon is older than this command, and its log level cannot be changed; "
-                  "'gmsfs upgrade %s' replaces the daemon",
-                  path, path);
-    else
-        return daemon_explain(path, error);
-    return CLI_FAILURE;
+        return cli_error(
+            "%s: permission denied: only root and the user that mounted it may ask for its "
+            "log level; run this as one of them",
+            path);
+    if (error == -EINVAL)
+        return cli_error(
+            "%s: its daemon is older than this command, and its log level cannot be changed; "
+            "'gmsfs upgrade %s' replaces the daemon",
+            path, path);
+    return daemon_explain(path, error);
 }
 
 /* Sets a level of the ABI, which counts from 1, if it is not 0; prints the level in force. */

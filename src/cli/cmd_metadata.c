@@ -134,21 +134,21 @@ static int metadata_read(const char *store, const char *key, uint8_t **value, si
 static int metadata_explain(const char *store, const char *key, const char *doing, int error)
 {
     if (error == -ENOENT)
-        cli_error("%s: no entry '%s'; 'gmsfs metadata ls %s' lists them", store, key, store);
-    else if (error == -ENOLCK || error == -EBADF)
-        cli_error("cannot %s '%s': %s: not in a writer's session; do it as "
-                  "'gmsfs run -w %s -- gmsfs metadata ...'",
-                  doing, key, store, store);
-    else if (error == -EINVAL)
-        cli_error("cannot %s '%s': %s: the store refuses it: the key must be UTF-8, and the offset "
-                  "lie in the allocation",
-                  doing, key, store);
-    else if (error == -EFBIG || error == -ENOSPC)
-        cli_error("cannot %s '%s': %s: beyond the bounds of a store (a value has at most %u bytes)",
-                  doing, key, store, GMSFS_VALUE_MAX);
-    else
-        store_explain(store, doing, error);
-    return CLI_FAILURE;
+        return cli_error("%s: no entry '%s'; 'gmsfs metadata ls %s' lists them", store, key, store);
+    if (error == -ENOLCK || error == -EBADF)
+        return cli_error("cannot %s '%s': %s: not in a writer's session; do it as "
+                         "'gmsfs run -w %s -- gmsfs metadata ...'",
+                         doing, key, store, store);
+    if (error == -EINVAL)
+        return cli_error(
+            "cannot %s '%s': %s: the store refuses it: the key must be UTF-8, and the offset "
+            "lie in the allocation",
+            doing, key, store);
+    if (error == -EFBIG || error == -ENOSPC)
+        return cli_error(
+            "cannot %s '%s': %s: beyond the bounds of a store (a value has at most %u bytes)",
+            doing, key, store, GMSFS_VALUE_MAX);
+    return store_explain(store, doing, error);
 }
 
 static const char usage[] =
@@ -211,10 +211,8 @@ static int metadata_find_allocation(const struct metadata *metadata, gmsfs_t *ha
     size_t count;
     int error = gmsfs_list_handles(handle, NULL, &list, &count);
 
-    if (error) {
-        store_explain(metadata->store, "list the allocations", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(metadata->store, "list the allocations", error);
     for (size_t i = 0; i < count; i++)
         if (strcmp(list[i].name, metadata->allocation) == 0)
             found = &list[i];
@@ -295,10 +293,8 @@ static int metadata_list(const struct metadata *metadata, gmsfs_t *handle)
     size_t count;
     int error = gmsfs_metadata_list(handle, metadata->key, &keys, &count);
 
-    if (error) {
-        store_explain(metadata->store, "list the metadata", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(metadata->store, "list the metadata", error);
     for (size_t i = 0; i < count; i++) {
         if (isatty(STDOUT_FILENO))
             clean_text(keys[i]);

@@ -236,21 +236,15 @@ static int run_take(struct run *run)
     int error = path ? store_read_text(path, &run->sessions) : -ENOMEM;
 
     free(path);
-    if (error) {
-        store_explain(run->store, "look at the sessions", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(run->store, "look at the sessions", error);
     run->fd = run_open(run);
     if (run->fd == -EAGAIN || run->fd == -ETIMEDOUT)
         return run_explain_late(run);
-    if (run->fd < 0) {
-        store_explain(run->store, "take the lock", run->fd);
-        return CLI_FAILURE;
-    }
-    if (ioctl(run->fd, GMSFS_IOC_INFO, &run->info) < 0) {
-        store_explain(run->store, "look at the session", -errno);
-        return CLI_FAILURE;
-    }
+    if (run->fd < 0)
+        return store_explain(run->store, "take the lock", run->fd);
+    if (ioctl(run->fd, GMSFS_IOC_INFO, &run->info) < 0)
+        return store_explain(run->store, "look at the session", -errno);
     run->joined = run_lists_session(run->sessions, run->info.session);
     return CLI_OK;
 }
@@ -310,10 +304,8 @@ static int run_export_percentage(const struct run *run)
     unsigned percentage;
     int error = run->mps ? run_read_percentage(run, &percentage) : 0;
 
-    if (error) {
-        store_explain(run->store, "read the budget of its pool", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(run->store, "read the budget of its pool", error);
     if (!run->mps || percentage == 0 || percentage >= 100 ||
         (before && strtod(before, NULL) > 0 && strtod(before, NULL) <= percentage))
         return CLI_OK;
@@ -337,10 +329,10 @@ static int run_explain_over(const struct run *run)
         output_set_done();
         return CLI_OK;
     }
-    cli_error("%s: the writer's session was over before COMMAND was: it aborted, or was revoked "
-              "('events' in the mount says which); nothing of it is committed",
-              run->store);
-    return CLI_FAILURE;
+    return cli_error(
+        "%s: the writer's session was over before COMMAND was: it aborted, or was revoked "
+        "('events' in the mount says which); nothing of it is committed",
+        run->store);
 }
 
 /* Commits, or with --data seals. */
@@ -361,10 +353,9 @@ static int run_commit(const struct run *run)
         return run_explain_over(run);
     store_last_error(run->store, why, sizeof(why));
     if (error == -EINVAL && *why)
-        cli_error("%s: the store refuses the layout: %s; nothing was committed", run->store, why);
-    else
-        store_explain(run->store, run_is_for_data(run) ? "seal the layout" : "commit", error);
-    return CLI_FAILURE;
+        return cli_error("%s: the store refuses the layout: %s; nothing was committed", run->store,
+                         why);
+    return store_explain(run->store, run_is_for_data(run) ? "seal the layout" : "commit", error);
 }
 
 /* Aborts after the command failed; returns the command's status. */

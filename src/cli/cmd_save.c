@@ -64,10 +64,8 @@ static int save_tensors(struct save *save)
     if (status != CLI_OK)
         return status;
     if (save->tensors.count == 0 && !save->as_gguf &&
-        !reader_find(&save->reader, SAFETENSORS_METADATA_KEY)) {
-        cli_error("%s: it has no tensors ('gmsfs ls' lists its entries)", save->store);
-        return CLI_FAILURE;
-    }
+        !reader_find(&save->reader, SAFETENSORS_METADATA_KEY))
+        return cli_error("%s: it has no tensors ('gmsfs ls' lists its entries)", save->store);
     status = save_plan(save);
     if (status == CLI_OK)
         status = save_write(save);
@@ -119,10 +117,9 @@ static int save_check_directory(const char *path)
     snprintf(directory, sizeof(directory), "%s", path);
     if (!store_source_is_mounted(dirname(directory)))
         return CLI_OK;
-    cli_error("%s: lies in a gmsfs mount, which has stores and no files of models; choose a "
-              "directory on a disk",
-              path);
-    return CLI_FAILURE;
+    return cli_error("%s: lies in a gmsfs mount, which has stores and no files of models; choose a "
+                     "directory on a disk",
+                     path);
 }
 
 static const struct cli_option options[] = {

@@ -108,10 +108,8 @@ static int sum_take_allocations(struct sum *sum)
 
     if (!error && count != sum->reader.mapping_count)
         error = -ESTALE;
-    if (error) {
-        store_explain(sum->store, "list the allocations", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(sum->store, "list the allocations", error);
     status = sum_make_room(sum, count);
     for (size_t i = 0; status == CLI_OK && i < count; i++) {
         const struct gmsfs_handle_info *allocation = &sum->allocations[i];

@@ -376,16 +376,17 @@ static int umount_explain(const struct mount *mount, int error)
     if (error == -EBUSY)
         return umount_busy(mount);
     if (error == -ETIMEDOUT)
-        cli_error(
+        return cli_error(
             "%s: the daemon tried, but the mount is still there: a process may have a working "
             "directory in it, which 'fuser -m %s' shows; 'gmsfs umount -l' detaches it",
             mount->path, mount->path);
-    else if (error == -EPERM)
-        cli_error("%s: cannot unmount: only root and the user that mounted it can; run this as one "
-                  "of them",
-                  mount->path);
-    else if (error != -ECANCELED)
-        cli_error("%s: cannot unmount: %s", mount->path, strerror(-error));
+    if (error == -EPERM)
+        return cli_error(
+            "%s: cannot unmount: only root and the user that mounted it can; run this as one "
+            "of them",
+            mount->path);
+    if (error != -ECANCELED)
+        return cli_error("%s: cannot unmount: %s", mount->path, strerror(-error));
     return CLI_FAILURE;
 }
 

@@ -304,8 +304,7 @@ static int verify_explain_work(const struct verify *verify, int error)
         return store_source_explain(verify->model->files[failed->file].path,
                                     failed->is_file ? NULL : failed->name, verify->failed_error,
                                     verify->failed_why.text);
-    cli_error("cannot compare: %s", failure_thread_reason(error));
-    return CLI_FAILURE;
+    return cli_error("cannot compare: %s", failure_thread_reason(error));
 }
 
 static void verify_say_bytes(struct verify *verify)
@@ -372,10 +371,8 @@ static int verify_print_result(const struct verify *verify, uint64_t passed_ms)
     size_t more = verify_count_more(verify);
     const char *sort = verify->has_files ? "files" : "tensors";
 
-    if (verify->bad) {
-        cli_error("%s: %zu differences from the files", verify->store, verify->bad);
-        return CLI_FAILURE;
-    }
+    if (verify->bad)
+        return cli_error("%s: %zu differences from the files", verify->store, verify->bad);
     if (verify->quiet)
         return CLI_OK;
     ui_line(stdout, "verified %s: %zu %s, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s",

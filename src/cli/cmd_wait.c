@@ -78,14 +78,10 @@ static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_
         error = wait_read(fd, &state);
 
         /* ESTALE comes as ENOENT where the kernel sends an open again. */
-        if (error == -ESTALE || error == -ENOENT) {
-            cli_error("%s: the store was removed", path);
-            return CLI_FAILURE;
-        }
-        if (error) {
-            store_explain(path, "read the state", error);
-            return CLI_FAILURE;
-        }
+        if (error == -ESTALE || error == -ENOENT)
+            return cli_error("%s: the store was removed", path);
+        if (error)
+            return store_explain(path, "read the state", error);
         if (states & 1u << state)
             return CLI_OK;
         left_ms = cli_left_ms(start_ms, timeout_ms);
@@ -94,10 +90,8 @@ static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_
             return CLI_TIMEOUT;
         }
         error = poll(&change, 1, left_ms > INT_MAX ? INT_MAX : (int)left_ms);
-        if (error < 0 && errno != EINTR) {
-            store_explain(path, "wait for the state", -errno);
-            return CLI_FAILURE;
-        }
+        if (error < 0 && errno != EINTR)
+            return store_explain(path, "wait for the state", -errno);
     }
 }
 
@@ -109,10 +103,8 @@ static int wait_store(const char *path, unsigned states, uint64_t timeout_ms)
     if (!file)
         return cli_out_of_memory();
     fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        store_explain(path, "read the state", -errno);
-        return CLI_FAILURE;
-    }
+    if (fd < 0)
+        return store_explain(path, "read the state", -errno);
     status = wait_for(path, fd, states, timeout_ms);
     close(fd);
     return status;

@@ -109,21 +109,22 @@ static int web_refuse_listen(const struct web_order *order, int error)
     unsigned port = ntohs(order->address.v4.sin_port); /* it lies at the same place in both */
 
     if (error == EADDRINUSE)
-        cli_error("cannot serve %s: another program listens there ('ss -ltnp sport = :%u' names "
-                  "it); give another address with --listen",
-                  order->listen, port);
-    else if (error == EACCES)
-        cli_error("cannot serve %s: a port below 1024 needs root's rights; give another with "
-                  "--listen",
-                  order->listen);
-    else if (error == EADDRNOTAVAIL)
-        cli_error("cannot serve %s: this machine has no such address ('ip address' lists them); "
-                  "give another with --listen",
-                  order->listen);
-    else
-        cli_error("cannot serve %s: %s; give another address with --listen", order->listen,
-                  strerror(error));
-    return CLI_FAILURE;
+        return cli_error(
+            "cannot serve %s: another program listens there ('ss -ltnp sport = :%u' names "
+            "it); give another address with --listen",
+            order->listen, port);
+    if (error == EACCES)
+        return cli_error(
+            "cannot serve %s: a port below 1024 needs root's rights; give another with "
+            "--listen",
+            order->listen);
+    if (error == EADDRNOTAVAIL)
+        return cli_error(
+            "cannot serve %s: this machine has no such address ('ip address' lists them); "
+            "give another with --listen",
+            order->listen);
+    return cli_error("cannot serve %s: %s; give another address with --listen", order->listen,
+                     strerror(error));
 }
 
 /* Listens there for a moment: nginx tells a failure in words of its own, five times. */
@@ -186,10 +187,8 @@ static int web_take_file(const char *option, const char *path, bool is_printed, 
         return cli_usage_error("%s '%s': --print needs an absolute path", option, path);
     if (is_printed)
         return CLI_OK;
-    if (access(path, R_OK) != 0) {
-        cli_error("%s '%s': %s", option, path, strerror(errno));
-        return CLI_FAILURE;
-    }
+    if (access(path, R_OK) != 0)
+        return cli_error("%s '%s': %s", option, path, strerror(errno));
     if (path[0] == '/')
         return CLI_OK;
     if (!getcwd(directory, sizeof(directory)) || asprintf(&absolute, "%s/%s", directory, path) < 0)
@@ -205,8 +204,7 @@ static int web_take_secret(const char *option, const char *path, bool is_printed
 
     if (status != CLI_OK || !*at || !strchr(*at, '$'))
         return status;
-    cli_error("%s '%s': nginx takes a '$' for a variable; give another path", option, *at);
-    return CLI_FAILURE;
+    return cli_error("%s '%s': nginx takes a '$' for a variable; give another path", option, *at);
 }
 
 static int web_take_log(const char *path, const char **at)

@@ -37,8 +37,7 @@ static int copy_open_source(struct copy *copy)
     copy->made.layout = NULL;
     if (!error)
         return CLI_OK;
-    cli_error("%s: its layout is damaged: %s", request->from, why);
-    return CLI_FAILURE;
+    return cli_error("%s: its layout is damaged: %s", request->from, why);
 }
 
 /* A store would wait for itself. */
@@ -48,21 +47,16 @@ static int copy_check_identity(const struct copy *copy, size_t index)
     struct gmsfs_info info, other;
     int error = gmsfs_get_info(copy->targets[index].handle, &info);
 
-    if (error) {
-        store_explain(to[index], "look at the store", error);
-        return CLI_FAILURE;
-    }
-    if (memcmp(info.store_id, copy->made.manifest.store_id, sizeof(info.store_id)) == 0) {
-        cli_error("%s: is the store that is copied, %s; name other stores behind it", to[index],
-                  copy->request->from);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(to[index], "look at the store", error);
+    if (memcmp(info.store_id, copy->made.manifest.store_id, sizeof(info.store_id)) == 0)
+        return cli_error("%s: is the store that is copied, %s; name other stores behind it",
+                         to[index], copy->request->from);
     for (size_t i = 0; i < index; i++) {
         if (gmsfs_get_info(copy->targets[i].handle, &other) != 0 ||
             memcmp(info.store_id, other.store_id, sizeof(info.store_id)) != 0)
             continue;
-        cli_error("%s: is the same store as %s; name each once", to[index], to[i]);
-        return CLI_FAILURE;
+        return cli_error("%s: is the same store as %s; name each once", to[index], to[i]);
     }
     return CLI_OK;
 }

@@ -64,11 +64,12 @@ static int bytes_explain(const struct bytes *bytes, const struct spread *spread,
         return target_explain_files(&copy->targets[bytes->target], bytes->item, bytes->count,
                                     bytes->is_made, bytes->refusal);
     if (spread->failure)
-        cli_error(
+        return cli_error(
             "%s: cannot write to allocation '%s': %s", copy->targets[spread->failed_target].store,
             copy->made.manifest.allocations[spread->failed_item].name, strerror(-spread->failure));
-    else if (!store_explain_staging(copy->reader.staging))
-        cli_error("%s: cannot copy it: %s", copy->request->from, failure_thread_reason(error));
+    if (!store_explain_staging(copy->reader.staging))
+        return cli_error("%s: cannot copy it: %s", copy->request->from,
+                         failure_thread_reason(error));
     return CLI_FAILURE;
 }
 

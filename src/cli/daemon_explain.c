@@ -18,38 +18,35 @@ int daemon_explain(const char *path, int error)
     switch (error) {
     case -EPIPE:
     case -ECONNRESET:
-        cli_error("%s: the daemon is gone: the mount was unmounted, or its daemon died; 'gmsfs "
-                  "status' tells",
-                  path);
-        break;
+        return cli_error(
+            "%s: the daemon is gone: the mount was unmounted, or its daemon died; 'gmsfs "
+            "status' tells",
+            path);
     case -ENOENT:
-        cli_error("%s: the mount's socket '.fds' is not there: only a part of a mount was bound "
-                  "there; name it where the whole mount is, which 'gmsfs status' lists",
-                  path);
-        break;
+        return cli_error(
+            "%s: the mount's socket '.fds' is not there: only a part of a mount was bound "
+            "there; name it where the whole mount is, which 'gmsfs status' lists",
+            path);
     case -ENAMETOOLONG:
-        cli_error(
+        return cli_error(
             "%s: the path is too long for a socket's address, and there is no /proc, by which "
             "longer ones are reached; mount it, or mount at a shorter path",
             path);
-        break;
     case -EMFILE:
-        cli_error("%s: the daemon cannot be asked: %s", path, failure_reason(error));
-        break;
+        return cli_error("%s: the daemon cannot be asked: %s", path, failure_reason(error));
     default:
-        cli_error("%s: the daemon cannot be asked: %s; 'gmsfs status' shows whether it lives", path,
-                  strerror(-error));
+        return cli_error(
+            "%s: the daemon cannot be asked: %s; 'gmsfs status' shows whether it lives", path,
+            strerror(-error));
     }
-    return CLI_FAILURE;
 }
 
 int daemon_explain_cancelled(const char *path, const char *now)
 {
-    cli_error(
+    return cli_error(
         "%s: the drain was cancelled by 'gmsfs drain --undo', or because the daemon restarted "
         "and this command did not reconnect within %u s; %s",
         path, GMSFS_FDS_DRAIN_MS / 1000, now);
-    return CLI_FAILURE;
 }
 
 /* ", alice (uid 1000)"; "" where it cannot be told. */
@@ -74,9 +71,8 @@ int daemon_explain_rights(const char *path, const char *doing)
 {
     char owner[OWNER_BYTES];
 
-    cli_error("%s: permission denied: only root, the user that mounted it and the store's "
-              "owner%s can %s; run this as one of them, or let root make you its owner with "
-              "'chown'",
-              path, format_owner(path, owner), doing);
-    return CLI_FAILURE;
+    return cli_error("%s: permission denied: only root, the user that mounted it and the store's "
+                     "owner%s can %s; run this as one of them, or let root make you its owner with "
+                     "'chown'",
+                     path, format_owner(path, owner), doing);
 }

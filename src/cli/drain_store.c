@@ -53,16 +53,16 @@ static int explain(const struct drain_store *drain, int error)
     case -EACCES: /* this user may not even look at it */
         return daemon_explain_rights(drain->path, drain->undo ? "undo a drain of it" : "drain it");
     case -EBUSY:
-        cli_error("%s: another 'gmsfs drain' of it is under way; 'gmsfs drain --undo' ends that",
-                  drain->path);
-        break;
+        return cli_error(
+            "%s: another 'gmsfs drain' of it is under way; 'gmsfs drain --undo' ends that",
+            drain->path);
     case -ECANCELED:
         return daemon_explain_cancelled(drain->path, "the store is open again");
     case -ENOENT:
-        cli_error("%s: it is no store of a gmsfs mount, or not any more; 'gmsfs status' lists the "
-                  "stores",
-                  drain->path);
-        break;
+        return cli_error(
+            "%s: it is no store of a gmsfs mount, or not any more; 'gmsfs status' lists the "
+            "stores",
+            drain->path);
     case -EINTR:
         cli_error("stopped by a signal (%s); %s is open again", strsignal(signals_get()),
                   drain->path);
@@ -70,7 +70,6 @@ static int explain(const struct drain_store *drain, int error)
     default:
         return daemon_explain(drain->path, error);
     }
-    return CLI_FAILURE;
 }
 
 static void say_holders(const struct waiting *waiting, uint64_t left)

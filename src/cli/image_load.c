@@ -188,12 +188,11 @@ static int load_check_id(const struct image_load *load)
 
     if (error == -ENOMEM)
         return cli_out_of_memory();
-    if (error) {
-        cli_error("%s: its sums do not give the id of its contents; load it without --id, and "
-                  "compare with 'gmsfs verify --id'",
-                  load->image.dir.path);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return cli_error(
+            "%s: its sums do not give the id of its contents; load it without --id, and "
+            "compare with 'gmsfs verify --id'",
+            load->image.dir.path);
     return load->request->id ? store_check_contents_id(load->image.dir.path, digest_text(id, text),
                                                        load->request->id)
                              : CLI_OK;

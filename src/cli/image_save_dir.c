@@ -140,18 +140,16 @@ static int prepare_take_over(struct image_save *save, const struct image_manifes
 
     if (status != CLI_OK)
         return status;
-    if (memcmp(before->layout_hash, manifest->layout_hash, DIGEST_BYTES) != 0) {
-        cli_error("%s: has the begun image of another layout (%s, and %s is in %s); --force begins "
-                  "anew",
-                  save->dir.path, digest_text(before->layout_hash, was),
-                  digest_text(manifest->layout_hash, is), save->reader.store);
-        return CLI_FAILURE;
-    }
-    if (!prepare_same_sizes(before, manifest)) {
-        cli_error("%s: has an image begun with other sizes of files or memory; --force begins anew",
-                  save->dir.path);
-        return CLI_FAILURE;
-    }
+    if (memcmp(before->layout_hash, manifest->layout_hash, DIGEST_BYTES) != 0)
+        return cli_error(
+            "%s: has the begun image of another layout (%s, and %s is in %s); --force begins "
+            "anew",
+            save->dir.path, digest_text(before->layout_hash, was),
+            digest_text(manifest->layout_hash, is), save->reader.store);
+    if (!prepare_same_sizes(before, manifest))
+        return cli_error(
+            "%s: has an image begun with other sizes of files or memory; --force begins anew",
+            save->dir.path);
     /* The same sizes make the same pieces. */
     memcpy(manifest->pieces, before->pieces, manifest->piece_count * sizeof(*manifest->pieces));
     save->resumes = true;
@@ -253,10 +251,8 @@ int image_save_prepare(struct image_save *save)
     if (error)
         return cli_failure(&failure);
     error = image_dir_look(&save->dir, &content);
-    if (error) {
-        cli_error("%s: cannot list it: %s", save->dir.path, failure_reason(error));
-        return CLI_FAILURE;
-    }
+    if (error)
+        return cli_error("%s: cannot list it: %s", save->dir.path, failure_reason(error));
     status = prepare_refuse(save, &content);
     if (status == CLI_OK && save->request->resume && content.unfinished)
         status = prepare_resume(save);

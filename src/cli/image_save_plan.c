@@ -18,10 +18,8 @@ int image_save_plan(struct image_save *save)
     error = image_manifest_plan(manifest);
     if (error == -ENOMEM)
         return cli_out_of_memory();
-    if (error) {
-        cli_error("%s: more than %u pieces would be made; choose a larger --file-size",
-                  save->request->path, IMAGE_MAX_PIECES);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return cli_error("%s: more than %u pieces would be made; choose a larger --file-size",
+                         save->request->path, IMAGE_MAX_PIECES);
     return CLI_OK;
 }

@@ -18,24 +18,19 @@ static int load_check_tensor(const struct model *model, size_t index, const char
     const char *file = model->files[tensor->file].path;
     char name[KEY_NAME_BYTES];
 
-    if (key_name_encode(tensor->name, name) != 0) {
-        cli_error("%s: tensor '%.300s': a store takes names of 1 to %u bytes (/, %% and a leading "
-                  ". count as three); rename it in the file",
-                  file, tensor->name, GMSFS_NAME_MAX);
-        return CLI_FAILURE;
-    }
-    if (!tensor->is_file &&
-        strncmp(tensor->name, FILE_ENTRY_PREFIX, FILE_ENTRY_PREFIX_BYTES) == 0) {
-        cli_error("%s: tensor '%s': its name means something else in a store; rename it in the "
-                  "file",
-                  file, tensor->name);
-        return CLI_FAILURE;
-    }
-    if (strlen(value) > GMSFS_VALUE_MAX) {
-        cli_error("%s: tensor '%s': its description takes more than %u bytes", file, tensor->name,
-                  GMSFS_VALUE_MAX);
-        return CLI_FAILURE;
-    }
+    if (key_name_encode(tensor->name, name) != 0)
+        return cli_error(
+            "%s: tensor '%.300s': a store takes names of 1 to %u bytes (/, %% and a leading "
+            ". count as three); rename it in the file",
+            file, tensor->name, GMSFS_NAME_MAX);
+    if (!tensor->is_file && strncmp(tensor->name, FILE_ENTRY_PREFIX, FILE_ENTRY_PREFIX_BYTES) == 0)
+        return cli_error(
+            "%s: tensor '%s': its name means something else in a store; rename it in the "
+            "file",
+            file, tensor->name);
+    if (strlen(value) > GMSFS_VALUE_MAX)
+        return cli_error("%s: tensor '%s': its description takes more than %u bytes", file,
+                         tensor->name, GMSFS_VALUE_MAX);
     return CLI_OK;
 }
 
@@ -45,15 +40,14 @@ static int load_check_entry(const struct model *model, const struct model_entry 
     char name[KEY_NAME_BYTES];
 
     if (key_name_encode(entry->key, name) != 0)
-        cli_error("%s: key '%.300s': a store takes names of 1 to %u bytes (/ and %% count as "
-                  "three); rename it in the file",
-                  model->files[0].path, entry->key, GMSFS_NAME_MAX);
-    else if (entry->size_bytes > GMSFS_VALUE_MAX)
-        cli_error("%s: key '%s' takes %zu bytes; a store takes %u", model->files[0].path,
-                  entry->key, entry->size_bytes, GMSFS_VALUE_MAX);
-    else
-        return CLI_OK;
-    return CLI_FAILURE;
+        return cli_error(
+            "%s: key '%.300s': a store takes names of 1 to %u bytes (/ and %% count as "
+            "three); rename it in the file",
+            model->files[0].path, entry->key, GMSFS_NAME_MAX);
+    if (entry->size_bytes > GMSFS_VALUE_MAX)
+        return cli_error("%s: key '%s' takes %zu bytes; a store takes %u", model->files[0].path,
+                         entry->key, entry->size_bytes, GMSFS_VALUE_MAX);
+    return CLI_OK;
 }
 
 static int load_describe(const struct model *model, char ***values)

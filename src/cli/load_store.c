@@ -49,10 +49,8 @@ int load_check_space(struct load *load)
     struct gmsfs_info info;
     int error = gmsfs_get_info(load->handle, &info), status;
 
-    if (error) {
-        store_explain(load->store, "look at it", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(load->store, "look at it", error);
     status = load->keeps_files ? load_pack_files(load) : load_pack(load, info.memory);
     if (status != CLI_OK)
         return status;
@@ -75,8 +73,7 @@ int load_explain_allocation(const struct load *load, int error)
     if (error == -ENOSPC)
         return store_say_too_many(load->store, load->plan.allocation_count,
                                   "choose a larger --chunk, or mount");
-    store_explain_call(load->handle, &load->memory, "allocate memory", error);
-    return CLI_FAILURE;
+    return store_explain_call(load->handle, &load->memory, "allocate memory", error);
 }
 
 int load_clear(struct load *load)

@@ -139,7 +139,8 @@ static int twins_tick(void *context, uint64_t done_bytes)
 static int twins_explain_passing(const struct load *first, int error)
 {
     if (!store_explain_staging(first->staging))
-        cli_error("%s: cannot pass on its bytes: %s", first->store, failure_thread_reason(error));
+        return cli_error("%s: cannot pass on its bytes: %s", first->store,
+                         failure_thread_reason(error));
     return CLI_FAILURE;
 }
 
@@ -153,9 +154,8 @@ static int twins_explain(const struct twins *twins, const struct spread *spread,
         return load_explain_allocation(twins->refused, twins->refusal);
     if (!spread->failure)
         return twins_explain_passing(twins->first, error);
-    cli_error("%s: cannot write to its memory: %s", twins->others[spread->failed_target]->store,
-              strerror(-spread->failure));
-    return CLI_FAILURE;
+    return cli_error("%s: cannot write to its memory: %s",
+                     twins->others[spread->failed_target]->store, strerror(-spread->failure));
 }
 
 static uint64_t twins_count_bytes(const struct twins *twins)

@@ -167,11 +167,9 @@ static bool main_open_streams(void)
 
 int main(int argc, char **argv)
 {
-    if (!main_open_streams()) {
-        cli_error("cannot open /dev/null in place of a closed standard stream: %s",
-                  strerror(errno));
-        return CLI_FAILURE;
-    }
+    if (!main_open_streams())
+        return cli_error("cannot open /dev/null in place of a closed standard stream: %s",
+                         strerror(errno));
     output_begin();
     return output_end(main_dispatch(argc, argv));
 }

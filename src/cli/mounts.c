@@ -215,9 +215,8 @@ int mounts_read_for(char *const *paths, size_t count, struct mounts *mounts)
 
 int mounts_explain(int error)
 {
-    cli_error("cannot read the table of mounts, " MOUNTINFO ": %s%s", failure_reason(error),
-              error == -ENOENT ? "; mount /proc here, or call this where it is" : "");
-    return CLI_FAILURE;
+    return cli_error("cannot read the table of mounts, " MOUNTINFO ": %s%s", failure_reason(error),
+                     error == -ENOENT ? "; mount /proc here, or call this where it is" : "");
 }
 
 void mounts_free(struct mounts *mounts)
@@ -355,9 +354,8 @@ int mounts_explain_no_mount(const struct mounts *mounts, const char *path)
 {
     const struct mount *around = mounts_find(mounts, path, true);
 
-    cli_error("%s: not a gmsfs mount%s%s; 'gmsfs status' lists those there are", path,
-              around ? ", but in the one at " : "", around ? around->path : "");
-    return CLI_FAILURE;
+    return cli_error("%s: not a gmsfs mount%s%s; 'gmsfs status' lists those there are", path,
+                     around ? ", but in the one at " : "", around ? around->path : "");
 }
 
 int mounts_open_at(char *path, struct mounts *mounts, const struct mount **mount)

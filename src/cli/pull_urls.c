@@ -17,10 +17,8 @@ static int add_url(struct pull *pull, const char *url, size_t bytes)
 {
     char **grown;
 
-    if (pull->url_count >= MAX_URLS) {
-        cli_error("more than %u URLs", MAX_URLS);
-        return CLI_FAILURE;
-    }
+    if (pull->url_count >= MAX_URLS)
+        return cli_error("more than %u URLs", MAX_URLS);
     grown = reallocarray(pull->urls, pull->url_count + 1, sizeof(*grown));
     if (!grown)
         return cli_out_of_memory();
@@ -53,10 +51,9 @@ static int add_line(struct pull *pull, const char *path, size_t number, const ch
     more = url + used + strspn(url + used, blanks);
     if (is_url(url) && (*more == '\0' || *more == '#'))
         return add_url(pull, url, used);
-    cli_error("%s: line %zu: '%s' is no URL of a store; write one URL a line, such as "
-              "http://HOST:PORT/MOUNT/STORE/",
-              path, number, url);
-    return CLI_FAILURE;
+    return cli_error("%s: line %zu: '%s' is no URL of a store; write one URL a line, such as "
+                     "http://HOST:PORT/MOUNT/STORE/",
+                     path, number, url);
 }
 
 static int add_lines(struct pull *pull, const char *path, const char *text)
@@ -78,15 +75,11 @@ static int add_file(struct pull *pull, const char *path)
     size_t bytes, before = pull->url_count;
     int status, error = store_read_bytes(path, MAX_LIST_BYTES, &text, &bytes);
 
-    if (error) {
-        cli_error("%s: cannot read: %s", path,
-                  error == -ENOMEM ? "it has more than 1M" : strerror(-error));
-        return CLI_FAILURE;
-    }
-    if (memchr(text, '\0', bytes)) {
-        cli_error("%s: is no text: it has a byte 0", path);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return cli_error("%s: cannot read: %s", path,
+                         error == -ENOMEM ? "it has more than 1M" : strerror(-error));
+    if (memchr(text, '\0', bytes))
+        return cli_error("%s: is no text: it has a byte 0", path);
     status = add_lines(pull, path, (const char *)text);
     if (status == CLI_OK && pull->url_count == before) {
         cli_error("%s: it has no URL", path);

@@ -20,20 +20,16 @@ static int reader_attach(struct reader *reader, bool *moved)
 {
     int status, error = gmsfs_read_layout(reader->handle, &reader->layout);
 
-    if (error) {
-        store_explain(reader->store, "read the layout", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(reader->store, "read the layout", error);
     status = store_open_memory(reader->staging, reader->handle, reader->store, &reader->memory);
     if (status != CLI_OK)
         return status;
     error = gmsfs_attach_all(reader->handle, GMSFS_ACCESS_READ, &reader->mappings,
                              &reader->mapping_count);
     *moved = error == -EXDEV;
-    if (error && !*moved) {
-        store_explain_call(reader->handle, &reader->memory, "map the memory", error);
-        return CLI_FAILURE;
-    }
+    if (error && !*moved)
+        return store_explain_call(reader->handle, &reader->memory, "map the memory", error);
     return CLI_OK;
 }
 
@@ -78,17 +74,13 @@ int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, b
     if (store_open(store, &reader->handle) != 0)
         return CLI_FAILURE;
     error = gmsfs_get_info(reader->handle, &info);
-    if (!error && info.state == GMSFS_STATE_EMPTY) {
-        cli_error("%s is EMPTY: nothing is committed in it; 'gmsfs load' does that", store);
-        return CLI_FAILURE;
-    }
-    if (!error && info.state == GMSFS_STATE_LAYOUT_COMMITTED) {
-        cli_error(
+    if (!error && info.state == GMSFS_STATE_EMPTY)
+        return cli_error("%s is EMPTY: nothing is committed in it; 'gmsfs load' does that", store);
+    if (!error && info.state == GMSFS_STATE_LAYOUT_COMMITTED)
+        return cli_error(
             "%s is LAYOUT_COMMITTED: its layout is sealed and waits for a writer of its bytes "
             "('gmsfs run --data'); nothing is committed in it that could be read",
             store);
-        return CLI_FAILURE;
-    }
     return reader_connect(reader, timeout_ms, quiet);
 }
 
@@ -187,8 +179,7 @@ static int reader_add(const struct reader *reader, const struct gmsfs_layout_ent
     }
     if (!why)
         return CLI_OK;
-    cli_error("%s: tensor '%s': %s; %s", reader->store, entry->key, why, way_out);
-    return CLI_FAILURE;
+    return cli_error("%s: tensor '%s': %s; %s", reader->store, entry->key, why, way_out);
 }
 
 int reader_get_tensors(const struct reader *reader, const char *way_out,

@@ -26,16 +26,13 @@ static int read_layout(const struct reader *reader, struct reader_manifest *made
              : -ENOMEM;
 
     free(path);
-    if (error) {
-        store_explain(reader->store, "read the layout", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(reader->store, "read the layout", error);
     digest_make(made->layout, made->layout_bytes, made->manifest.layout_hash);
     if (strcmp(digest_text(made->manifest.layout_hash, text), hash) == 0)
         return CLI_OK;
-    cli_error("%s: was renamed while it was read; call the command again with its new name",
-              reader->store);
-    return CLI_FAILURE;
+    return cli_error("%s: was renamed while it was read; call the command again with its new name",
+                     reader->store);
 }
 
 /* ---- allocations --------------------------------------------------------------------------- */
@@ -134,10 +131,8 @@ static int describe(const struct reader *reader, struct reader_manifest *made)
     struct gmsfs_info info;
     int error = gmsfs_get_info(reader->handle, &info);
 
-    if (error) {
-        store_explain(reader->store, "look at the store", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(reader->store, "look at the store", error);
     manifest->layout_bytes = made->layout_bytes;
     manifest->granularity_bytes = info.granularity_bytes;
     manifest->generation = gmsfs_generation(reader->handle);

@@ -19,8 +19,7 @@ struct gguf_fetch {
 
 static int gguf_refuse(const struct save *save, const char *key, const char *why)
 {
-    cli_error("%s: '%s': %s; save it as safetensors", save->store, key, why);
-    return CLI_FAILURE;
+    return cli_error("%s: '%s': %s; save it as safetensors", save->store, key, why);
 }
 
 /* ---- key-values ---------------------------------------------------------------------------- */
@@ -120,12 +119,11 @@ int save_plan_gguf(struct save *save)
     int status;
 
     if (!entry || gguf_parse_entry(entry->value, entry->value_bytes, &plan.version,
-                                   &plan.alignment_bytes, &keys) != 0) {
-        cli_error("%s: %s entry " GGUF_ENTRY ", which 'gmsfs load' makes of a GGUF file; save it "
-                  "as safetensors",
-                  save->store, entry ? "nothing is understood of its" : "it has no");
-        return CLI_FAILURE;
-    }
+                                   &plan.alignment_bytes, &keys) != 0)
+        return cli_error("%s: %s entry " GGUF_ENTRY
+                         ", which 'gmsfs load' makes of a GGUF file; save it "
+                         "as safetensors",
+                         save->store, entry ? "nothing is understood of its" : "it has no");
     status = gguf_plan_file(save);
     if (status == CLI_OK)
         status = fetch_all(&fetch, keys);

@@ -54,19 +54,18 @@ static int save_get_metadata(struct save *save, json_t **metadata)
         return CLI_OK;
     if (save_parse_metadata(save, entry, metadata) != CLI_OK)
         return CLI_FAILURE;
-    if (!json_is_object(*metadata)) {
-        cli_error("%s: the entry %s is not a JSON object, so no safetensors file can hold it; "
-                  "change or remove it with 'gmsfs metadata'",
-                  save->store, SAFETENSORS_METADATA_KEY);
-        return CLI_FAILURE;
-    }
+    if (!json_is_object(*metadata))
+        return cli_error(
+            "%s: the entry %s is not a JSON object, so no safetensors file can hold it; "
+            "change or remove it with 'gmsfs metadata'",
+            save->store, SAFETENSORS_METADATA_KEY);
     json_object_foreach (*metadata, key, value) {
         if (json_is_string(value))
             continue;
-        cli_error("%s: '%s' in the entry %s is not a string, so no safetensors file can hold it; "
-                  "change it with 'gmsfs metadata put'",
-                  save->store, key, SAFETENSORS_METADATA_KEY);
-        return CLI_FAILURE;
+        return cli_error(
+            "%s: '%s' in the entry %s is not a string, so no safetensors file can hold it; "
+            "change it with 'gmsfs metadata put'",
+            save->store, key, SAFETENSORS_METADATA_KEY);
     }
     return CLI_OK;
 }
@@ -79,12 +78,11 @@ static int save_plan_head(struct save *save, struct save_file *file, json_t *met
     int error = safetensors_make_header(save->models + file->first, file->count, metadata,
                                         &file->head, &file->head_bytes);
 
-    if (error == -EFBIG) {
-        cli_error("%s: the header would have more than the %u bytes that readers accept; choose a "
-                  "smaller --shard-size",
-                  file->path, SAFETENSORS_MAX_HEADER_BYTES);
-        return CLI_FAILURE;
-    }
+    if (error == -EFBIG)
+        return cli_error(
+            "%s: the header would have more than the %u bytes that readers accept; choose a "
+            "smaller --shard-size",
+            file->path, SAFETENSORS_MAX_HEADER_BYTES);
     if (error)
         return cli_out_of_memory();
     at = file->head_bytes;
@@ -106,12 +104,10 @@ static int save_plan_shards(struct save *save)
         first += safetensors_shard_count(save->models, count, first, save->shard_bytes);
         shards++;
     } while (first < count);
-    if (shards > SAFETENSORS_MAX_FILES) {
-        cli_error("%s: %zu files would be made, and a model has at most %u; choose a larger "
-                  "--shard-size",
-                  save->path, shards, SAFETENSORS_MAX_FILES);
-        return CLI_FAILURE;
-    }
+    if (shards > SAFETENSORS_MAX_FILES)
+        return cli_error("%s: %zu files would be made, and a model has at most %u; choose a larger "
+                         "--shard-size",
+                         save->path, shards, SAFETENSORS_MAX_FILES);
     save->files = calloc(shards + 1, sizeof(*save->files));
     if (!save->files)
         return cli_out_of_memory();
@@ -174,10 +170,9 @@ static int save_plan_index(struct save *save)
     if (json)
         index->head = json_dumps(json, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(json);
-    if (!index->head) {
-        cli_error("%s: cannot make the index: out of memory, or the name is not UTF-8", save->path);
-        return CLI_FAILURE;
-    }
+    if (!index->head)
+        return cli_error("%s: cannot make the index: out of memory, or the name is not UTF-8",
+                         save->path);
     if (asprintf(&index->path, "%s" INDEX_SUFFIX, save->path) < 0) {
         index->path = NULL;
         return cli_out_of_memory();
@@ -204,12 +199,11 @@ static int save_plan_tensors(struct save *save)
     for (size_t i = 0; i < count; i++) {
         save->models[i] = &save->tensors.list[i].tensor;
         save->sizes[i] = save->models[i]->size_bytes;
-        if (strcmp(save->models[i]->name, SAFETENSORS_METADATA_KEY) == 0) {
-            cli_error("%s: a tensor is called %s, which means something else in a safetensors "
-                      "file; give it another key",
-                      save->store, SAFETENSORS_METADATA_KEY);
-            return CLI_FAILURE;
-        }
+        if (strcmp(save->models[i]->name, SAFETENSORS_METADATA_KEY) == 0)
+            return cli_error(
+                "%s: a tensor is called %s, which means something else in a safetensors "
+                "file; give it another key",
+                save->store, SAFETENSORS_METADATA_KEY);
     }
     return CLI_OK;
 }

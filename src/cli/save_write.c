@@ -130,13 +130,11 @@ static int save_check_target(const struct save_file *file)
     if (lstat(file->path, &known) < 0) {
         if (errno == ENOENT)
             return CLI_OK;
-        cli_error("%s: cannot write: %s", file->path, failure_reason(-errno));
-        return CLI_FAILURE;
+        return cli_error("%s: cannot write: %s", file->path, failure_reason(-errno));
     }
     if (S_ISREG(known.st_mode) || S_ISLNK(known.st_mode))
         return CLI_OK;
-    cli_error("%s: is there and not a regular file; choose another name", file->path);
-    return CLI_FAILURE;
+    return cli_error("%s: is there and not a regular file; choose another name", file->path);
 }
 
 /* ---- making -------------------------------------------------------------------------------- */

@@ -55,11 +55,10 @@ int status_pool_select(struct status_look *look)
     }
     if (found)
         return CLI_OK;
-    cli_error(
+    return cli_error(
         "%s: no mount that was looked at has a pool of this name; its file 'pools' lists those "
         "there are",
         look->pool);
-    return CLI_FAILURE;
 }
 
 /* ---- text ----------------------------------------------------------------------------------- */

@@ -88,10 +88,8 @@ static int store_explain_connect(gmsfs_t *handle, const char *path, enum gmsfs_m
         store_say_full(path, &space, reserve_bytes);
         return is_late || error == -ENOMEM ? CLI_TIMEOUT : CLI_FAILURE;
     }
-    if (!is_late) {
-        store_explain(path, doing, error);
-        return CLI_FAILURE;
-    }
+    if (!is_late)
+        return store_explain(path, doing, error);
     if (reserve_bytes && is_lock_free(handle))
         store_say_behind(path, doing, timeout_ms);
     else
@@ -105,12 +103,11 @@ static int store_connect_as(gmsfs_t *handle, const char *path, enum gmsfs_mode m
 {
     int error = gmsfs_connect_reserve(handle, mode, 0, reserve_bytes);
 
-    if (error == -EAGAIN && store_is_own(handle, mode)) {
-        cli_error("cannot take the %s lock: %s: the 'gmsfs run' around this command holds it; this "
-                  "command takes the lock by itself, so call it without 'gmsfs run'",
-                  mode == GMSFS_MODE_RO ? "RO" : "RW", path);
-        return CLI_FAILURE;
-    }
+    if (error == -EAGAIN && store_is_own(handle, mode))
+        return cli_error(
+            "cannot take the %s lock: %s: the 'gmsfs run' around this command holds it; this "
+            "command takes the lock by itself, so call it without 'gmsfs run'",
+            mode == GMSFS_MODE_RO ? "RO" : "RW", path);
     if ((error == -EAGAIN || (error == -ENOMEM && reserve_bytes)) && timeout_ms > 0) {
         if (!quiet && (error == -ENOMEM || (reserve_bytes && is_lock_free(handle))))
             store_say_memory(path, handle, reserve_bytes);

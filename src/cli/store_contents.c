@@ -81,8 +81,7 @@ int store_check_contents_id(const char *object, const char *id, const char *want
 {
     if (strcmp(id, wanted) == 0)
         return CLI_OK;
-    cli_error("%s: has the contents %s, not %s", object, id, wanted);
-    return CLI_FAILURE;
+    return cli_error("%s: has the contents %s, not %s", object, id, wanted);
 }
 
 bool store_is_known_to_have(const char *path, const uint8_t id[DIGEST_BYTES])
@@ -131,16 +130,13 @@ int store_say_has_contents(const char *path, const uint8_t id[DIGEST_BYTES], boo
     char text[DIGEST_TEXT_BYTES];
 
     digest_text(id, text);
-    if (error) {
-        store_explain(path, "tell if the layout is immutable", error);
-        return CLI_FAILURE;
-    }
-    if (immutable && !json_is_true(json_object_get(info, "immutable"))) {
-        cli_error("%s: has the contents %s already, but was committed without --immutable; remove "
-                  "it with rmdir, and pull it again, or leave --immutable out",
-                  path, text);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(path, "tell if the layout is immutable", error);
+    if (immutable && !json_is_true(json_object_get(info, "immutable")))
+        return cli_error(
+            "%s: has the contents %s already, but was committed without --immutable; remove "
+            "it with rmdir, and pull it again, or leave --immutable out",
+            path, text);
     if (!quiet)
         ui_line(stdout, "%s has the contents %s already", path, text);
     return CLI_OK;

@@ -52,13 +52,13 @@ bool store_explain_fence(const char *path, const char *doing)
     return true;
 }
 
-static void store_explain_quota(const char *path, const char *doing)
+static int store_explain_quota(const char *path, const char *doing)
 {
     char pool[POOL_BYTES];
     ssize_t bytes = getxattr(path, "user.gmsfs.pool", pool, sizeof(pool) - 1);
 
     pool[bytes > 0 ? bytes : 0] = '\0';
-    cli_error(
+    return cli_error(
         "cannot %s: %s: its pool %s has no room for it ('pools' in the mount has the bounds of "
         "each; 'echo \"%s max=SIZE slots=N\"' into it gives more), or your share of a bound is "
         "used up ('events' in the mount names which)",
@@ -106,23 +106,25 @@ static const char *find_explanation(int error)
 int store_explain(const char *path, const char *doing, int error)
 {
     if (error == -ENOLCK)
-        cli_error("cannot %s: %s: not in a writer's session; run it as 'gmsfs run -w %s -- "
-                  "COMMAND'",
-                  doing, path, path);
-    else if (error == -EIO)
-        cli_error("cannot %s: %s: its bytes may be damaged after an error of the GPU ('device' "
-                  "in the mount names it); load it again, or 'gmsfs clear-suspect %s' if it is "
-                  "known to be sound",
-                  doing, path, path);
-    else if (error == -ENAMETOOLONG)
-        cli_error("cannot %s: %s: %s%s", doing, path, strerror(-error),
-                  access("/proc/self/fd", F_OK) == 0
-                      ? ""
-                      : " for the address of the mount's socket, and there is no /proc, by which "
-                        "longer ones are reached; mount it, or use a shorter path");
-    else if (error == -EDQUOT)
-        store_explain_quota(path, doing);
-    else if (error != -ENODEV || !store_explain_fence(path, doing))
-        cli_error("cannot %s: %s: %s", doing, path, find_explanation(error));
-    return error;
+        return cli_error("cannot %s: %s: not in a writer's session; run it as 'gmsfs run -w %s -- "
+                         "COMMAND'",
+                         doing, path, path);
+    if (error == -EIO)
+        return cli_error(
+            "cannot %s: %s: its bytes may be damaged after an error of the GPU ('device' "
+            "in the mount names it); load it again, or 'gmsfs clear-suspect %s' if it is "
+            "known to be sound",
+            doing, path, path);
+    if (error == -ENAMETOOLONG)
+        return cli_error(
+            "cannot %s: %s: %s%s", doing, path, strerror(-error),
+            access("/proc/self/fd", F_OK) == 0
+                ? ""
+                : " for the address of the mount's socket, and there is no /proc, by which "
+                  "longer ones are reached; mount it, or use a shorter path");
+    if (error == -EDQUOT)
+        return store_explain_quota(path, doing);
+    if (error == -ENODEV && store_explain_fence(path, doing))
+        return CLI_FAILURE;
+    return cli_error("cannot %s: %s: %s", doing, path, find_explanation(error));
 }

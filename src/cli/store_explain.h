@@ -12,7 +12,7 @@
 
 /*
  * Explains why `doing` (as "take the lock") failed for the store at `path`: the cause in words, and
- * the way out if there is one. `error` is a negative errno; it is returned.
+ * the way out if there is one. `error` is a negative errno. Returns CLI_FAILURE.
  */
 int store_explain(const char *path, const char *doing, int error);
 

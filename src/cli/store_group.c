@@ -176,19 +176,14 @@ static int group_explain(const struct store_group *group, int error)
                   group->timeout_ms ? " in the time given" : "");
         return CLI_TIMEOUT;
     }
-    if (error == -EINVAL) {
-        cli_error("two of the stores are one and the same; name each once");
-        return CLI_FAILURE;
-    }
+    if (error == -EINVAL)
+        return cli_error("two of the stores are one and the same; name each once");
     for (size_t i = 0; i < group->count; i++) {
         struct gmsfs_info info;
-        if (gmsfs_get_info(group->handles[i], &info) == error) {
-            store_explain(group->stores[i], "take the RW lock", error);
-            return CLI_FAILURE;
-        }
+        if (gmsfs_get_info(group->handles[i], &info) == error)
+            return store_explain(group->stores[i], "take the RW lock", error);
     }
-    store_explain(group->stores[0], "take the locks of this store and the others", error);
-    return CLI_FAILURE;
+    return store_explain(group->stores[0], "take the locks of this store and the others", error);
 }
 
 static bool group_is_own(const struct store_group *group)

@@ -12,10 +12,8 @@ int store_open_memory(struct staging *staging, gmsfs_t *handle, const char *stor
     struct failure failure;
     int error = gmsfs_get_info(handle, &info);
 
-    if (error) {
-        store_explain(store, "look at it", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(store, "look at it", error);
     error = staging_open_memory(staging, info.memory, info.device_uuid, store, memory, &failure);
     return error ? cli_failure(&failure) : CLI_OK;
 }
@@ -48,6 +46,5 @@ int store_explain_call(gmsfs_t *handle, const struct staging_memory *memory, con
     if (gmsfs_device_error(handle, text) != 0 || !*text)
         return store_explain(memory->store, doing, error);
     staging_explain(memory, doing, text, error, &failure);
-    cli_failure(&failure);
-    return error;
+    return cli_failure(&failure);
 }

@@ -21,7 +21,7 @@ int store_open_memory(struct staging *staging, gmsfs_t *handle, const char *stor
 bool store_explain_staging(struct staging *staging);
 
 /* Explains a failure of libgmsfs: with the driver's words and the way out if the driver failed,
- * else as store_explain does. Returns `error`. */
+ * else as store_explain does. Returns CLI_FAILURE. */
 int store_explain_call(gmsfs_t *handle, const struct staging_memory *memory, const char *doing,
                        int error);
 bool store_has_complaint(gmsfs_t *handle);

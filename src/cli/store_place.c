@@ -47,10 +47,8 @@ static int place_explain(const char *path, const char *doing, int error)
 {
     /* ESTALE arrives as ENOENT if the kernel repeats an open. */
     if (error == -ESTALE || error == -ENOENT)
-        cli_error("%s: there is no such store, or it was removed", path);
-    else
-        store_explain(path, doing, error);
-    return CLI_FAILURE;
+        return cli_error("%s: there is no such store, or it was removed", path);
+    return store_explain(path, doing, error);
 }
 
 /* Explains why an order was refused. CLI_FAILURE; CLI_TIMEOUT: other waiters were ahead during the
@@ -85,9 +83,9 @@ static int place_explain_end(int dir, const char *path, const char *place)
     const char *text = find_obstacle(info, place);
     const char *at = json_string_value(json_array_get(json_object_get(info, "residency"), 0));
 
-    cli_error("%s: it stays at %s: %s", path, at ? at : "its device",
-              *text ? text : "another order moved it elsewhere ('events' in the mount tells)");
-    return CLI_FAILURE;
+    return cli_error("%s: it stays at %s: %s", path, at ? at : "its device",
+                     *text ? text
+                           : "another order moved it elsewhere ('events' in the mount tells)");
 }
 
 /* The contents of `residency`. */

@@ -27,16 +27,14 @@ int store_source_check(const char *store, gmsfs_t *handle, const struct source *
     if (!source_find_store(source, file, store_id))
         return CLI_OK;
     error = gmsfs_get_info(handle, &to);
-    if (error) {
-        store_explain(store, "look at it", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(store, "look at it", error);
     if (memcmp(store_id, to.store_id, sizeof(to.store_id)) != 0)
         return CLI_OK;
-    cli_error("cannot take the RW lock: %s: %s: '%s' lies in this very store, and reading it holds "
-              "the lock that writing waits for; copy it out of the mount, and load the copy",
-              store, strerror(EDEADLK), shown);
-    return CLI_FAILURE;
+    return cli_error(
+        "cannot take the RW lock: %s: %s: '%s' lies in this very store, and reading it holds "
+        "the lock that writing waits for; copy it out of the mount, and load the copy",
+        store, strerror(EDEADLK), shown);
 }
 
 int store_source_explain(const char *path, const char *tensor, int error, const char *why)
@@ -45,13 +43,11 @@ int store_source_explain(const char *path, const char *tensor, int error, const 
 
     tensor = tensor ? tensor : "";
     if (!*why && error == -ENODATA)
-        cli_error("%s: %s%s%sthe file became shorter while it was read", path, before, tensor,
-                  behind);
-    else
-        cli_error("%s: %s%s%scannot read: %s%s", path, before, tensor, behind,
-                  *why ? why : failure_reason(error),
-                  !*why && error == -EIO ? "; check the disk" : "");
-    return CLI_FAILURE;
+        return cli_error("%s: %s%s%sthe file became shorter while it was read", path, before,
+                         tensor, behind);
+    return cli_error("%s: %s%s%scannot read: %s%s", path, before, tensor, behind,
+                     *why ? why : failure_reason(error),
+                     !*why && error == -EIO ? "; check the disk" : "");
 }
 
 void store_source_tell_unfinished(struct source *source, const char *place)

@@ -43,21 +43,20 @@ int store_say_full(const char *path, const struct store_space *space, uint64_t n
                                            {space->free_bytes, available},
                                            {space->total_bytes, total}},
                       3);
-    cli_error("%s: the model does not fit: %s needed, %s free of %s; %s", path, needed, available,
-              total,
-              needed_bytes > space->total_bytes
-                  ? "mount with a larger size="
-                  : "remove another store's layout, or mount with a larger size=");
-    return CLI_FAILURE;
+    return cli_error("%s: the model does not fit: %s needed, %s free of %s; %s", path, needed,
+                     available, total,
+                     needed_bytes > space->total_bytes
+                         ? "mount with a larger size="
+                         : "remove another store's layout, or mount with a larger size=");
 }
 
 int store_say_too_many(const char *path, size_t count, const char *way_out)
 {
-    cli_error("%s: no room for %zu allocation%s: the store has as many as it may, or its daemon as "
-              "many open files, of which each takes one; %s with a larger limit of those (ulimit "
-              "-Hn, LimitNOFILE=)",
-              path, count, count == 1 ? "" : "s", way_out);
-    return CLI_FAILURE;
+    return cli_error(
+        "%s: no room for %zu allocation%s: the store has as many as it may, or its daemon as "
+        "many open files, of which each takes one; %s with a larger limit of those (ulimit "
+        "-Hn, LimitNOFILE=)",
+        path, count, count == 1 ? "" : "s", way_out);
 }
 
 void store_get_ahead(const char *path, char name[STORE_AHEAD_BYTES])

@@ -34,11 +34,11 @@ int target_check_hash(struct target *target)
     if (error == 0 &&
         (target->realign || memcmp(target->hash, manifest->layout_hash, DIGEST_BYTES) == 0))
         return CLI_OK;
-    cli_error("%s: its allocations get other sizes in %s, so the layout would be another one (%s, "
-              "not %s); --realign accepts that",
-              target->from, target->store, error ? "none" : digest_text(target->hash, is),
-              digest_text(manifest->layout_hash, was));
-    return CLI_FAILURE;
+    return cli_error(
+        "%s: its allocations get other sizes in %s, so the layout would be another one (%s, "
+        "not %s); --realign accepts that",
+        target->from, target->store, error ? "none" : digest_text(target->hash, is),
+        digest_text(manifest->layout_hash, was));
 }
 
 /* ---- before the lock ----------------------------------------------------------------------- */
@@ -51,12 +51,12 @@ static int target_check_granularity(const struct target *target, uint64_t granul
     if (granularity_bytes == saved_bytes || target->realign ||
         target->manifest->allocation_count == 0)
         return CLI_OK;
-    cli_error("%s: has a granularity of %s (%" PRIu64 "), and the mount of %s has %s (%" PRIu64
-              "), so the layout would be another one; mount with granularity=%" PRIu64
-              ", or accept another layout_hash with --realign",
-              target->from, size_format(saved_bytes, there), saved_bytes, target->store,
-              size_format(granularity_bytes, here), granularity_bytes, saved_bytes);
-    return CLI_FAILURE;
+    return cli_error("%s: has a granularity of %s (%" PRIu64
+                     "), and the mount of %s has %s (%" PRIu64
+                     "), so the layout would be another one; mount with granularity=%" PRIu64
+                     ", or accept another layout_hash with --realign",
+                     target->from, size_format(saved_bytes, there), saved_bytes, target->store,
+                     size_format(granularity_bytes, here), granularity_bytes, saved_bytes);
 }
 
 /* Finds the aligned sizes in this mount, and checks that they hold the saved bytes. */
@@ -70,12 +70,11 @@ static int target_align(struct target *target, uint64_t granularity_bytes)
     for (size_t i = 0; i < manifest->allocation_count; i++) {
         const struct image_allocation *allocation = &manifest->allocations[i];
         target->aligned[i] = number_round_up(allocation->size_bytes, granularity_bytes);
-        if (allocation->stored_bytes > target->aligned[i]) {
-            cli_error("%s: allocation %zu ('%s') has bytes behind its size, which do not fit at "
-                      "this granularity; mount with granularity=%" PRIu64,
-                      target->from, i, allocation->name, manifest->granularity_bytes);
-            return CLI_FAILURE;
-        }
+        if (allocation->stored_bytes > target->aligned[i])
+            return cli_error(
+                "%s: allocation %zu ('%s') has bytes behind its size, which do not fit at "
+                "this granularity; mount with granularity=%" PRIu64,
+                target->from, i, allocation->name, manifest->granularity_bytes);
         if (__builtin_add_overflow(target->needed_bytes, target->aligned[i], &target->needed_bytes))
             target->needed_bytes = UINT64_MAX;
     }
@@ -93,13 +92,12 @@ static int target_check_entries(const struct target *target)
         if (entry.rank >= manifest->allocation_count ||
             entry.offset_bytes < target->aligned[entry.rank])
             continue;
-        cli_error("%s: metadata '%.*s' points at byte %" PRIu64 " of allocation %" PRIu64
-                  " ('%s'), which takes %" PRIu64 " bytes at this granularity; mount with "
-                  "granularity=%" PRIu64,
-                  target->from, (int)entry.key_bytes, entry.key, entry.offset_bytes, entry.rank,
-                  manifest->allocations[entry.rank].name, target->aligned[entry.rank],
-                  manifest->granularity_bytes);
-        return CLI_FAILURE;
+        return cli_error("%s: metadata '%.*s' points at byte %" PRIu64 " of allocation %" PRIu64
+                         " ('%s'), which takes %" PRIu64 " bytes at this granularity; mount with "
+                         "granularity=%" PRIu64,
+                         target->from, (int)entry.key_bytes, entry.key, entry.offset_bytes,
+                         entry.rank, manifest->allocations[entry.rank].name,
+                         target->aligned[entry.rank], manifest->granularity_bytes);
     }
     return CLI_OK;
 }
@@ -124,15 +122,11 @@ int target_open(struct target *target)
     if (store_open_or_make(target->store, &target->handle) != 0)
         return CLI_FAILURE;
     error = gmsfs_get_info(target->handle, &info);
-    if (error) {
-        store_explain(target->store, "look at the store", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain(target->store, "look at the store", error);
     target->ctl_fd = image_entries_open(target->store);
-    if (target->ctl_fd < 0) {
-        store_explain(target->store, "open the store", target->ctl_fd);
-        return CLI_FAILURE;
-    }
+    if (target->ctl_fd < 0)
+        return store_explain(target->store, "open the store", target->ctl_fd);
     status = target_check_granularity(target, info.granularity_bytes);
     if (status == CLI_OK)
         status = target_align(target, info.granularity_bytes);
@@ -196,12 +190,10 @@ int target_explain_commit(const struct target *target, bool immutable, int error
 
     if (error == -EINVAL || (error == -EBUSY && immutable)) {
         store_last_error(target->store, why, sizeof(why));
-        cli_error("%s: the store refuses the layout: %s", target->store,
-                  *why ? why : strerror(-error));
-        return CLI_FAILURE;
+        return cli_error("%s: the store refuses the layout: %s", target->store,
+                         *why ? why : strerror(-error));
     }
-    store_explain_call(target->handle, &target->memory, "commit", error);
-    return CLI_FAILURE;
+    return store_explain_call(target->handle, &target->memory, "commit", error);
 }
 
 int target_check_committed(struct target *target)
@@ -212,9 +204,8 @@ int target_check_committed(struct target *target)
     gmsfs_disconnect(target->handle);
     if (error || strcmp(hash, digest_text(target->hash, want)) == 0)
         return CLI_OK;
-    cli_error("%s: committed, but its layout_hash is %s and should be %s", target->store, hash,
-              want);
-    return CLI_FAILURE;
+    return cli_error("%s: committed, but its layout_hash is %s and should be %s", target->store,
+                     hash, want);
 }
 
 void target_print_committed(const struct target *target, const char *remark)

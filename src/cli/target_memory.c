@@ -23,10 +23,9 @@ static int target_explain_allocation(const struct target *target, size_t rank, i
         return store_say_full(target->store, &space, target->needed_bytes);
     if (error == -ENOSPC)
         return store_say_too_many(target->store, target->manifest->allocation_count, "mount");
-    cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", target->store,
-              target->manifest->allocations[rank].name,
-              target->manifest->allocations[rank].size_bytes, failure_reason(error));
-    return CLI_FAILURE;
+    return cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", target->store,
+                     target->manifest->allocations[rank].name,
+                     target->manifest->allocations[rank].size_bytes, failure_reason(error));
 }
 
 /* Returns true if the memory may end with the size: nothing behind it is saved, and nothing will be
@@ -99,10 +98,8 @@ int target_map(struct target *target)
                              &target->mapping_count);
     if (!error && target->mapping_count != count)
         error = -ESTALE;
-    if (error) {
-        store_explain_call(target->handle, &target->memory, "map the memory", error);
-        return CLI_FAILURE;
-    }
+    if (error)
+        return store_explain_call(target->handle, &target->memory, "map the memory", error);
     for (size_t i = 0; i < count; i++)
         target->aligned[i] = target->mappings[i].aligned_bytes;
     return target_check_hash(target);
@@ -139,6 +136,5 @@ int target_explain_files(struct target *target, size_t rank, size_t count, bool 
 {
     if (!is_made)
         return target_explain_some(target, rank, count, error);
-    store_explain_call(target->handle, &target->memory, "open its memory", error);
-    return CLI_FAILURE;
+    return store_explain_call(target->handle, &target->memory, "open its memory", error);
 }

@@ -27,10 +27,8 @@ static int revoke_explain(const char *path, const char *session, int error)
     if (error == -EPERM || error == -EACCES)
         return daemon_explain_rights(path, "revoke a session of it");
     if (error == -ENOENT)
-        cli_error("%s: session %s has ended already", path, session);
-    else
-        store_explain(path, "revoke a session", error);
-    return CLI_FAILURE;
+        return cli_error("%s: session %s has ended already", path, session);
+    return store_explain(path, "revoke a session", error);
 }
 
 static int revoke_session(const char *path, const char *session)

@@ -304,8 +304,7 @@ int top_mounts_open(struct top_mounts **opened, struct top *top, char **paths, s
         return mounts_explain(error);
     if (!missing)
         return CLI_OK;
-    cli_error("%s: not in a gmsfs mount; 'gmsfs status' lists the mounts", missing);
-    return CLI_FAILURE;
+    return cli_error("%s: not in a gmsfs mount; 'gmsfs status' lists the mounts", missing);
 }
 
 void top_mounts_close(struct top_mounts *mounts)

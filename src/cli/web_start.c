@@ -23,12 +23,11 @@
 
 static int web_refuse_user(const char *name)
 {
-    cli_error(
+    return cli_error(
         "there is no user '%s' for the server; make one ('useradd --system "
         "--shell /usr/sbin/nologin %s'), name another with --user, or start it as an ordinary "
         "user",
         name, name);
-    return CLI_FAILURE;
 }
 
 /* Without root's rights only the starting user can serve. */
@@ -38,8 +37,7 @@ static int web_check_own(const char *name, uid_t uid)
 
     if (!name || (found && found->pw_uid == uid))
         return CLI_OK;
-    cli_error("--user %s: only root can start the server as another user", name);
-    return CLI_FAILURE;
+    return cli_error("--user %s: only root can start the server as another user", name);
 }
 
 int web_find_user(const char *name, struct web_user *user)
@@ -58,16 +56,13 @@ int web_find_user(const char *name, struct web_user *user)
         return web_refuse_user(name);
     user->uid = found->pw_uid;
     user->gid = found->pw_gid;
-    if (user->uid == 0) {
-        cli_error("the user '%s' is root; the server needs one of its own (--user)", name);
-        return CLI_FAILURE;
-    }
-    if (getgrouplist(name, user->gid, groups, &count) < 0 || count > 1) {
-        cli_error("the user '%s' is in other groups than its own, whose files it could serve; name "
-                  "one of its own with --user",
-                  name);
-        return CLI_FAILURE;
-    }
+    if (user->uid == 0)
+        return cli_error("the user '%s' is root; the server needs one of its own (--user)", name);
+    if (getgrouplist(name, user->gid, groups, &count) < 0 || count > 1)
+        return cli_error(
+            "the user '%s' is in other groups than its own, whose files it could serve; name "
+            "one of its own with --user",
+            name);
     group = getgrgid(user->gid);
     user->name = strdup(name);
     user->group = group ? strdup(group->gr_name) : NULL;
@@ -104,12 +99,11 @@ int web_check_mount(const char *path, const struct web_user *user)
     struct web_look look = {.path = path, .user = user};
     int seen = 0, error = child_ask(web_look_as_user, &look, LOOK_MS, &seen);
 
-    if (error == 0 && seen == EACCES) {
-        cli_error("'%s' is closed to the user that serves (%u); mount it with -o allow_other, or "
-                  "serve it as the user that mounted it",
-                  path, (unsigned)user->uid);
-        return CLI_FAILURE;
-    }
+    if (error == 0 && seen == EACCES)
+        return cli_error(
+            "'%s' is closed to the user that serves (%u); mount it with -o allow_other, or "
+            "serve it as the user that mounted it",
+            path, (unsigned)user->uid);
     if (error == -ETIMEDOUT)
         cli_error("warning: '%s' does not answer; it is served once it does", path);
     else if (error || seen)
@@ -196,10 +190,9 @@ static int web_start_beside(const struct web *web, const char *directory, uid_t 
     int ends[2], error = web_make_leash(ends);
     pid_t nginx = getpid(), pid = error ? -1 : fork();
 
-    if (pid < 0) {
-        cli_error("cannot start a process beside nginx: %s", strerror(error ? -error : errno));
-        return CLI_FAILURE;
-    }
+    if (pid < 0)
+        return cli_error("cannot start a process beside nginx: %s",
+                         strerror(error ? -error : errno));
     if (pid == 0)
         web_stand_beside(web, directory, uid, nginx);
     close(ends[1]);
@@ -212,10 +205,8 @@ int web_start(const struct web *web, const struct web_user *user)
     SCOPED_FREE char *nginx = web_find_nginx();
     SCOPED_FREE char *directory = NULL, *file = NULL;
 
-    if (!nginx) {
-        cli_error("nginx is not here; Debian's package nginx-light has it");
-        return CLI_FAILURE;
-    }
+    if (!nginx)
+        return cli_error("nginx is not here; Debian's package nginx-light has it");
     directory = web_make_directory();
     if (!directory)
         return CLI_FAILURE;
