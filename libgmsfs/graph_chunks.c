@@ -5,7 +5,6 @@
 #include "base/array.h"
 
 #include <errno.h>
-#include <string.h>
 
 int gfs_chunks_make_room(struct gfs_chunks *chunks, size_t count)
 {

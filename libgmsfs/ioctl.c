@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ioctls on `ctl`, and how long to wait in them. */
 #include <errno.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
 #include "ask/ask.h"

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char usage[] =
     "Usage: gmsfs clear-suspect [-q] STORE|MOUNT...\n"

@@ -7,7 +7,6 @@
 #include "cli/mounts.h"
 #include "daemon/daemon.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 

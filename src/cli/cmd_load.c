@@ -10,8 +10,6 @@
 #include "cli/store_make.h"
 #include "mover/work.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =

@@ -6,8 +6,6 @@
 #include "cli/store_contents.h"
 #include "cli/store_make.h"
 
-#include <stdio.h>
-
 static const char usage[] =
     "Usage: gmsfs pull [OPTION...] STORE URL...\n"
     "       gmsfs pull --group [OPTION...] STORE=URL...\n"

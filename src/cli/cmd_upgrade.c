@@ -9,7 +9,6 @@
 #include "cli/output.h"
 #include "cli/store_file.h"
 #include "cli/ui.h"
-#include "gmsfs.h"
 
 #include <errno.h>
 #include <stdio.h>

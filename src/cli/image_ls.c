@@ -5,7 +5,6 @@
 #include "base/failure.h"
 #include "base/scope.h"
 #include "base/size.h"
-#include "cli/signals.h"
 #include "cli/ui.h"
 
 #include <errno.h>

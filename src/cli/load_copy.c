@@ -20,7 +20,6 @@
 #include "mover/supply.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #include "cli/store_group.h"
 #include "cli/store_make.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

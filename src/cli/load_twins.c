@@ -11,7 +11,6 @@
 #include "base/thread.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
-#include "cli/store_explain.h"
 #include "cli/store_memory.h"
 #include "mover/spread.h"
 

@@ -6,7 +6,6 @@
 #include "model/safetensors_write.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

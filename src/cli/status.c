@@ -8,7 +8,6 @@
 #include "cli/store_file.h"
 #include "cli/ui.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

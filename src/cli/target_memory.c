@@ -5,7 +5,6 @@
 #include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
-#include "cli/store_explain.h"
 #include "cli/store_memory.h"
 #include "cli/store_space.h"
 

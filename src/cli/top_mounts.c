@@ -4,7 +4,6 @@
 #include "cli/mount_events.h"
 #include "cli/mount_look.h"
 #include "cli/status.h"
-#include "cli/store_file.h"
 #include "cli/top_view.h"
 
 #include "base/clock.h"

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-#include <unistd.h>
 
 /* If the file system refuses these bytes past the page cache, they go through it. */
 int lane_file_read(const struct lane_file *file, void *to, size_t bytes, uint64_t offset)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void drop_file(struct apply *apply, struct core_file *file)
 {

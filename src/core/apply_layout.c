@@ -3,7 +3,6 @@
  * apply_entry.c). */
 #include "core/core_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

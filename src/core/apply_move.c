@@ -3,7 +3,6 @@
 #include "core/core_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* True if the move in progress reads or writes the device. */

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SET_FLAGS (CORE_POOL_MIN | CORE_POOL_MAX | CORE_POOL_SLOTS | CORE_POOL_CLASS | CORE_POOL_SM)
 

@@ -3,7 +3,6 @@
 #include "core/core_internal.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define WRONG(region, text) core_wrong(failure, "region", (region)->id, text)
 

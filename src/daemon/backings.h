@@ -14,7 +14,6 @@
 
 #include "base/idvec.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -20,7 +20,6 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #define HANDOVER_VERSION       1u
 #define HANDOVER_MAX_ARGUMENTS 64u

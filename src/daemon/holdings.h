@@ -11,7 +11,6 @@
 #include "daemon/fdstore.h"
 #include "service/host.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
                     struct handover *handover)

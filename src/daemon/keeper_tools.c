@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd)
 {

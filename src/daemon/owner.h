@@ -11,8 +11,6 @@
 
 #include "daemon/mountinfo.h"
 
-#include <stdbool.h>
-
 /* Changes the user for good; the working directory and most of the environment go. The caller has
  * to close the descriptors that this user must not have. Does nothing if this process is not root
  * or if the mount is root's. After a negative errno part of the change may be done, and the process

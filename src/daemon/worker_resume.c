@@ -7,9 +7,7 @@
 #include "daemon/replay.h"
 #include "fs/fs.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- the device ---- */

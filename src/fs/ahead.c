@@ -13,7 +13,6 @@
  */
 #include "fs/fs_internal.h"
 
-#include <errno.h>
 #include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #ifndef GMSFS_FS_GATHER_H
 #define GMSFS_FS_GATHER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

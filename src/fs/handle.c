@@ -3,9 +3,7 @@
  * RELEASE */
 #include "fs/fs_internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct fs_handle *fs_handle_find(struct fs *fs, uint64_t fh)
 {

@@ -2,8 +2,6 @@
 /* kept - state of open files in memory that outlives the worker: polls, positions in `events` */
 #include "fs/fs_internal.h"
 
-#include <errno.h>
-
 static struct fs_kept_handle *find_place(struct fs_ledger *ledger, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++)

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/timeline.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 /* text_sessions - `sessions`: a row for each holder of a store's lock and each waiter */
 #include "fs/fs_internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -7,7 +7,6 @@
  */
 #include "fs/fs_internal.h"
 
-#include "meta/name.h"
 #include "service/pools.h"
 
 #include <errno.h>

@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define FIRST_LINE "gmsfs-image 1\n"
 

@@ -6,8 +6,6 @@
  */
 #include "rpc/rpc_internal.h"
 
-#include <string.h>
-
 /* Returns true if the request has an answer that another process can send. A descriptor cannot be
  * kept, but lending it once more does no harm. */
 static bool has_answer(const struct rpc_connection *connection)

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A slice that was short of memory is tried again; the first one need not be, for it leaves
  * nothing. */

@@ -9,7 +9,6 @@
 #include "service/parked.h"
 
 #include <errno.h>
-#include <string.h>
 
 /* ---- allocations ------------------------------------------------------------------------- */
 

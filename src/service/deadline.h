@@ -8,7 +8,6 @@
 #ifndef GMSFS_SERVICE_DEADLINE_H
 #define GMSFS_SERVICE_DEADLINE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct service;

@@ -5,7 +5,6 @@
 #include "service/evict_table.h"
 #include "service/move.h"
 #include "service/moves.h"
-#include "service/rights.h"
 #include "service/views.h"
 
 #include <errno.h>

@@ -9,7 +9,6 @@
 #include "service/transfers.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 /* Returns an operation on the allocation of this open file. */
 static struct spool_op make_op(const struct core_file *file, enum spool_kind kind,

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 /* ---- answers that are errors ---------------------------------------------------------------- */
 

@@ -4,7 +4,6 @@
 #include "base/hex.h"
 #include "base/scope.h"
 #include "source/libcurl.h"
-#include "source/url.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define SCHEME_BYTES 5u /* "s3://" */
 #define MOST_BUCKET  63u

@@ -2,9 +2,7 @@
 /* The pools against their budgets, and the moves under way: in the place of the table of stores. */
 #include "top/internal.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #define NAME_WIDTH   18u
 #define CLASS_WIDTH  9u

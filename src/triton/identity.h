@@ -13,7 +13,6 @@
 #include "base/failure.h"
 
 #include <stdint.h>
-#include <sys/types.h>
 
 #define IDENTITY_NOBODY          UINT32_MAX
 #define IDENTITY_MIN_TOKEN_BYTES 16u

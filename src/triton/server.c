@@ -12,7 +12,6 @@
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>

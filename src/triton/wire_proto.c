@@ -2,7 +2,6 @@
 #include "triton/wire_proto.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define MAX_NUMBER ((1u << 29) - 1)
 

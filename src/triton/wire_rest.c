@@ -4,7 +4,6 @@
 #include "triton/wire_json.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* State of a decoding: the reader, the request to fill, the answer for an error. */
 struct reader {

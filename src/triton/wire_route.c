@@ -3,7 +3,6 @@
 #include "triton/wire_rest.h"
 
 #include <errno.h>
-#include <string.h>
 
 struct verb_row {
     const char *word;

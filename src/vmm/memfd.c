@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
