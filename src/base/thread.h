@@ -7,6 +7,8 @@
 #ifndef GMSFS_BASE_THREAD_H
 #define GMSFS_BASE_THREAD_H
 
+#include "base/scope.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +27,19 @@ bool thread_is_prompt(void);
 void thread_init_condition(pthread_cond_t *condition);
 /* Counts the processors that this process may use; at least 1. */
 unsigned thread_count_processors(void);
+
+/* Holds the mutex until the block ends. */
+#define SCOPED_LOCK(mutex) SCOPED(thread_unlock) pthread_mutex_t *locked_here = thread_lock(mutex)
+
+static inline pthread_mutex_t *thread_lock(pthread_mutex_t *mutex)
+{
+    pthread_mutex_lock(mutex);
+    return mutex;
+}
+
+static inline void thread_unlock(pthread_mutex_t **locked)
+{
+    pthread_mutex_unlock(*locked);
+}
 
 #endif

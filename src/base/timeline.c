@@ -324,11 +324,10 @@ int timeline_start(const struct timeline_options *options)
 
 void timeline_reopen(int fd)
 {
-    pthread_mutex_lock(&timeline->mutex);
+    SCOPED_LOCK(&timeline->mutex);
     file_close_fd(&timeline->next_fd);
     timeline->next_fd = fd;
     pthread_cond_signal(&timeline->work);
-    pthread_mutex_unlock(&timeline->mutex);
 }
 
 /* The memory stays: another thread may be about to add a span. */
@@ -338,23 +337,20 @@ int timeline_stop(void)
     struct timeline *at = timeline;
     if (!at || !atomic_exchange(&timeline_on, false))
         return 0;
-    pthread_mutex_lock(&at->mutex);
+    SCOPED_LOCK(&at->mutex);
     at->ending = true;
     pthread_cond_signal(&at->work);
     while (!at->ended && pthread_cond_timedwait(&at->idle, &at->mutex, &until) == 0)
         continue;
-    int error = at->ended ? at->error : -ETIMEDOUT;
-    pthread_mutex_unlock(&at->mutex);
-    return error;
+    return at->ended ? at->error : -ETIMEDOUT;
 }
 
 bool timeline_get_numbers(struct timeline_numbers *numbers)
 {
     if (!timeline_is_on())
         return false;
-    pthread_mutex_lock(&timeline->mutex);
+    SCOPED_LOCK(&timeline->mutex);
     *numbers = *timeline->numbers;
-    pthread_mutex_unlock(&timeline->mutex);
     return true;
 }
 
@@ -378,7 +374,7 @@ static void add(const char *category, const char *name, uint64_t id, uint64_t be
     snprintf(span.detail, sizeof span.detail, "%s", detail ? detail : "");
     clean_bytes(span.name, strlen(span.name), "");
     clean_bytes(span.detail, strlen(span.detail), "");
-    pthread_mutex_lock(&at->mutex);
+    SCOPED_LOCK(&at->mutex);
     if (at->count == RING_SPANS) {
         at->numbers->dropped++;
         at->untold++;
@@ -387,7 +383,6 @@ static void add(const char *category, const char *name, uint64_t id, uint64_t be
         if (at->count == 1)
             pthread_cond_signal(&at->work);
     }
-    pthread_mutex_unlock(&at->mutex);
 }
 
 void timeline_end(const char *category, const char *name, uint64_t began_us, const char *detail)

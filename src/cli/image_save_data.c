@@ -5,6 +5,7 @@
 #include "base/digest.h"
 #include "base/file_io.h"
 #include "base/scope.h"
+#include "base/thread.h"
 #include "cli/signals.h"
 #include "mover/sink.h"
 #include "mover/work.h"
@@ -87,10 +88,9 @@ static int file_give_back(struct data_run *run, struct data_file *file)
 {
     int error = 0;
 
-    pthread_mutex_lock(&run->lock);
+    SCOPED_LOCK(&run->lock);
     if (--file->pieces_left == 0)
         error = file_close(file);
-    pthread_mutex_unlock(&run->lock);
     return error;
 }
 
@@ -226,12 +226,9 @@ static int data_note(struct data_run *run, const struct image_piece *piece)
 {
     char line[IMAGE_PIECE_LINE_BYTES];
     size_t length = image_manifest_piece_line(piece, line);
-    int error;
 
-    pthread_mutex_lock(&run->lock);
-    error = file_write(run->notes_fd, line, length);
-    pthread_mutex_unlock(&run->lock);
-    return error;
+    SCOPED_LOCK(&run->lock);
+    return file_write(run->notes_fd, line, length);
 }
 
 static int data_piece(void *context, const struct work_piece *work_piece, void *own)
@@ -244,11 +241,10 @@ static int data_piece(void *context, const struct work_piece *work_piece, void *
     XXH3_freeState(state);
     if (!error)
         return data_note(run, piece);
-    pthread_mutex_lock(&run->lock);
+    SCOPED_LOCK(&run->lock);
     if (!run->has_failed)
         image_data_name(piece->file, run->failed);
     run->has_failed = true;
-    pthread_mutex_unlock(&run->lock);
     return error;
 }
 

@@ -236,7 +236,7 @@ struct file_view files_enter(struct files *files, const struct copier_request *r
 
     if (!request->file)
         return view;
-    pthread_mutex_lock(&files->mutex);
+    SCOPED_LOCK(&files->mutex);
     file = find_or_map(files, request->file, fd);
     if (file && request->offset <= file->size && request->bytes <= file->size - request->offset) {
         files->moves++;
@@ -247,7 +247,6 @@ struct file_view files_enter(struct files *files, const struct copier_request *r
         view.is_pinned = file->spans[index] == SPAN_PINNED &&
                          (request->offset + request->bytes - 1) / SPAN_BYTES == index;
     }
-    pthread_mutex_unlock(&files->mutex);
     return view;
 }
 
@@ -257,7 +256,7 @@ void files_leave(struct files *files, const struct copier_request *request)
     unsigned at;
     struct file *file;
 
-    pthread_mutex_lock(&files->mutex);
+    SCOPED_LOCK(&files->mutex);
     file = find(files, request->file, &at);
     file->moves--;
     if (file->spans[index] == SPAN_NEW)
@@ -266,7 +265,6 @@ void files_leave(struct files *files, const struct copier_request *request)
         files->may_begin_ms = clock_now_ms() + REST_MS;
     if (--files->moves == 0 && files->wanted > 0)
         pthread_cond_broadcast(&files->changed);
-    pthread_mutex_unlock(&files->mutex);
 }
 
 static bool is_changing(const struct file *file)

@@ -55,9 +55,8 @@ static void free_line(struct line *line)
 
 static void drop(struct audit *audit)
 {
-    pthread_mutex_lock(&audit->mutex);
+    SCOPED_LOCK(&audit->mutex);
     audit->numbers->dropped++;
-    pthread_mutex_unlock(&audit->mutex);
 }
 
 /* ---- the thread that writes ----------------------------------------------------------------- */
@@ -155,9 +154,8 @@ static void write_line(struct audit *audit, const struct line *line)
     if (audit->complained)
         log_info("the audit is written again");
     audit->complained = false;
-    pthread_mutex_lock(&audit->mutex);
+    SCOPED_LOCK(&audit->mutex);
     audit->numbers->written++;
-    pthread_mutex_unlock(&audit->mutex);
 }
 
 /* The caller holds the mutex; it is free during close, which may hang with the file's disk. */
@@ -317,19 +315,16 @@ int audit_new(struct service *service, int fd, struct audit_position *position,
 
 void audit_reopen(struct audit *audit, int fd)
 {
-    pthread_mutex_lock(&audit->mutex);
+    SCOPED_LOCK(&audit->mutex);
     file_close_fd(&audit->next_fd);
     audit->next_fd = fd;
     pthread_cond_signal(&audit->work);
-    pthread_mutex_unlock(&audit->mutex);
 }
 
 struct audit_numbers audit_get_numbers(struct audit *audit)
 {
-    pthread_mutex_lock(&audit->mutex);
-    struct audit_numbers numbers = *audit->numbers;
-    pthread_mutex_unlock(&audit->mutex);
-    return numbers;
+    SCOPED_LOCK(&audit->mutex);
+    return *audit->numbers;
 }
 
 /* If the disk hangs, the thread and its memory stay until the process ends. */

@@ -168,9 +168,8 @@ static int start_thread(struct pool *pool)
 
 void helpers_bound(struct helpers *helpers, enum service_pool which, unsigned max_threads)
 {
-    pthread_mutex_lock(&helpers->mutex);
+    SCOPED_LOCK(&helpers->mutex);
     helpers->pools[which].max_threads = max_threads;
-    pthread_mutex_unlock(&helpers->mutex);
 }
 
 int helpers_promise(struct helpers *helpers, enum service_pool which, struct job *job)
@@ -178,7 +177,7 @@ int helpers_promise(struct helpers *helpers, enum service_pool which, struct job
     struct pool *pool = &helpers->pools[which];
     int error = 0;
 
-    pthread_mutex_lock(&helpers->mutex);
+    SCOPED_LOCK(&helpers->mutex);
     /* If no thread can be started, the job waits for a running one. */
     if (pool->queued + pool->promised >= pool->resting && pool->threads < pool->max_threads &&
         start_thread(pool) != 0 && pool->threads == 0)
@@ -186,7 +185,6 @@ int helpers_promise(struct helpers *helpers, enum service_pool which, struct job
     job->request = at_work_get(helpers->ledger);
     if (!error)
         pool->promised++;
-    pthread_mutex_unlock(&helpers->mutex);
     return error;
 }
 
@@ -195,13 +193,12 @@ void helpers_submit_promised(struct helpers *helpers, enum service_pool which, s
     struct pool *pool = &helpers->pools[which];
 
     job->next = NULL;
-    pthread_mutex_lock(&helpers->mutex);
+    SCOPED_LOCK(&helpers->mutex);
     *pool->queue_end = job;
     pool->queue_end = &job->next;
     pool->queued++;
     pool->promised--;
     pthread_cond_signal(&pool->work);
-    pthread_mutex_unlock(&helpers->mutex);
 }
 
 int helpers_submit(struct helpers *helpers, enum service_pool which, struct job *job)
@@ -215,11 +212,10 @@ int helpers_submit(struct helpers *helpers, enum service_pool which, struct job 
 
 size_t helpers_count_jobs(struct helpers *helpers)
 {
-    pthread_mutex_lock(&helpers->mutex);
+    SCOPED_LOCK(&helpers->mutex);
     size_t count = 0;
     for (size_t i = 0; i < SERVICE_POOL_COUNT; i++)
         count += helpers->pools[i].queued + helpers->pools[i].running + helpers->pools[i].promised;
-    pthread_mutex_unlock(&helpers->mutex);
     return count;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "daemon/wire.h"
 
 #include <errno.h>
@@ -45,12 +46,11 @@ static int receive_ack(struct keep *keep, uint64_t question, uint64_t *value)
 /* Sends, and waits until the keeper has done it. *value: of its answer. */
 static int ask_value(struct keep *keep, struct wire_batch *batch, const int *fds, uint64_t *value)
 {
-    pthread_mutex_lock(&keep->mutex);
+    SCOPED_LOCK(&keep->mutex);
     batch->head.id = ++keep->questions;
     int error = wire_send_batch(keep->fd, batch, fds);
     if (!error)
         error = receive_ack(keep, batch->head.id, value);
-    pthread_mutex_unlock(&keep->mutex);
     return error;
 }
 

@@ -316,14 +316,13 @@ static int fill_fail(const struct filling *filling, int error)
     struct fill *fill = filling->crew->fill;
     bool is_refused = fill_stop(fill);
 
-    pthread_mutex_lock(&fill->lock);
+    SCOPED_LOCK(&fill->lock);
     if (!fill->failure && !is_refused && error != -ECANCELED) {
         fill->failure = error;
         fill->fail(fill->context,
                    &(struct fill_failure){filling->range, filling->at, filling->doing, error,
                                           filling->doing ? "" : filling->why.text});
     }
-    pthread_mutex_unlock(&fill->lock);
     return is_refused ? -ECANCELED : error;
 }
 

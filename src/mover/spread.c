@@ -4,6 +4,7 @@
 #include "base/file_io.h"
 #include "base/pages.h"
 #include "base/scope.h"
+#include "base/thread.h"
 #include "mover/relay.h"
 #include "mover/sink.h"
 #include "mover/staging_parts.h"
@@ -168,13 +169,12 @@ static int batch_fail(struct batch *batch, size_t target, size_t item, int error
 {
     struct spread *spread = batch->spread;
 
-    pthread_mutex_lock(&batch->lock);
+    SCOPED_LOCK(&batch->lock);
     if (!spread->failure) {
         spread->failure = error;
         spread->failed_target = target;
         spread->failed_item = batch->first + item;
     }
-    pthread_mutex_unlock(&batch->lock);
     return error;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports of a device that failed. */
 #include "base/failure.h"
+#include "base/thread.h"
 #include "mover/staging_parts.h"
 
 #include <stdio.h>
@@ -9,14 +10,13 @@ int staging_fail(struct staging_device *device, const char *doing, const char *t
 {
     struct staging *staging = device->staging;
 
-    pthread_mutex_lock(&staging->lock);
+    SCOPED_LOCK(&staging->lock);
     if (!staging->failed_device) {
         staging->failed_device = device;
         staging->failed_doing = doing;
         staging->failed_error = error;
         snprintf(staging->failed_text, STAGING_ERROR_BYTES, "%s", text);
     }
-    pthread_mutex_unlock(&staging->lock);
     return error;
 }
 
@@ -24,10 +24,9 @@ void staging_forget_failure(const struct staging_device *device)
 {
     struct staging *staging = device->staging;
 
-    pthread_mutex_lock(&staging->lock);
+    SCOPED_LOCK(&staging->lock);
     if (staging->failed_device == device && !staging->is_told)
         staging->failed_device = NULL;
-    pthread_mutex_unlock(&staging->lock);
 }
 
 static int explain(const struct staging_kind *kind, const char *store, const char *doing,

@@ -3,6 +3,7 @@
 #include "mover/staging_parts.h"
 
 #include "base/near.h"
+#include "base/thread.h"
 #include "mover/work.h"
 
 #include <errno.h>
@@ -56,9 +57,8 @@ void staging_give_lane_back(struct staging_lane *lane)
 {
     struct staging *staging = lane->device->staging;
 
-    pthread_mutex_lock(&staging->lock);
+    SCOPED_LOCK(&staging->lock);
     lane->is_out = false;
-    pthread_mutex_unlock(&staging->lock);
 }
 
 int staging_settle_lane(struct staging_lane *lane)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file_io.h"
+#include "base/thread.h"
 #include "base/timeline.h"
 
 #include <errno.h>
@@ -54,12 +55,11 @@ static size_t supply_wait_room(struct supply *supply)
 {
     size_t room;
 
-    pthread_mutex_lock(&supply->mutex);
+    SCOPED_LOCK(&supply->mutex);
     while (supply->there - supply->filled >= supply->most && !supply->is_over)
         pthread_cond_wait(&supply->changed, &supply->mutex);
     room = supply->is_over ? 0 : supply->most - (supply->there - supply->filled);
     supply->is_getting = room > 0;
-    pthread_mutex_unlock(&supply->mutex);
     return room;
 }
 
@@ -80,7 +80,7 @@ void supply_put(struct supply *supply, size_t item, int fd)
 
 static void supply_refuse(struct supply *supply, size_t first, size_t count, int error)
 {
-    pthread_mutex_lock(&supply->mutex);
+    SCOPED_LOCK(&supply->mutex);
     if (!supply->is_over) {
         supply->refusal = error;
         supply->refused = first;
@@ -88,7 +88,6 @@ static void supply_refuse(struct supply *supply, size_t first, size_t count, int
     }
     supply->is_over = true;
     pthread_cond_broadcast(&supply->changed);
-    pthread_mutex_unlock(&supply->mutex);
 }
 
 /* Returns how many items, from `first` on, go into one call of get(). */
@@ -105,10 +104,9 @@ static size_t supply_count_alike(const struct supply *supply, size_t first, size
 
 static void supply_note_got(struct supply *supply)
 {
-    pthread_mutex_lock(&supply->mutex);
+    SCOPED_LOCK(&supply->mutex);
     supply->is_getting = false;
     pthread_cond_broadcast(&supply->changed);
-    pthread_mutex_unlock(&supply->mutex);
 }
 
 void supply_run(struct supply *supply)
@@ -137,11 +135,10 @@ int supply_take(struct supply *supply, size_t item)
 {
     int fd;
 
-    pthread_mutex_lock(&supply->mutex);
+    SCOPED_LOCK(&supply->mutex);
     while (supply->fds[item] < 0 && !supply->is_over)
         pthread_cond_wait(&supply->changed, &supply->mutex);
     fd = supply->fds[item];
-    pthread_mutex_unlock(&supply->mutex);
     return fd < 0 ? -ECANCELED : fd;
 }
 
@@ -149,14 +146,13 @@ void supply_give_back(struct supply *supply, size_t item)
 {
     SCOPED_CLOSE int filled = -1;
 
-    pthread_mutex_lock(&supply->mutex);
+    SCOPED_LOCK(&supply->mutex);
     if (--supply->left[item] == 0) {
         filled = supply->fds[item];
         supply->fds[item] = -1;
         supply->filled++;
         pthread_cond_broadcast(&supply->changed);
     }
-    pthread_mutex_unlock(&supply->mutex);
 }
 
 /* The caller holds the mutex, which is released meanwhile. */
@@ -175,12 +171,11 @@ int supply_stop(struct supply *supply)
 {
     int refusal;
 
-    pthread_mutex_lock(&supply->mutex);
+    SCOPED_LOCK(&supply->mutex);
     supply->is_over = true;
     refusal = supply->refusal;
     pthread_cond_broadcast(&supply->changed);
     while (supply->cancel && supply->is_getting)
         supply_cancel(supply);
-    pthread_mutex_unlock(&supply->mutex);
     return refusal;
 }

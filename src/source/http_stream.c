@@ -196,7 +196,7 @@ static void take_turn(struct http_stream *stream, uint64_t offset_bytes)
 {
     struct timespec until;
 
-    pthread_mutex_lock(&stream->lock);
+    SCOPED_LOCK(&stream->lock);
     while (stream->is_busy || (stream->at < offset_bytes && stream->flow &&
                                clock_now_ms() - stream->moved_ms < TURN_MS &&
                                !atomic_load(&stream->http->cancelled))) {
@@ -204,16 +204,14 @@ static void take_turn(struct http_stream *stream, uint64_t offset_bytes)
         pthread_cond_timedwait(&stream->moved, &stream->lock, &until);
     }
     stream->is_busy = true;
-    pthread_mutex_unlock(&stream->lock);
 }
 
 static void leave_turn(struct http_stream *stream)
 {
-    pthread_mutex_lock(&stream->lock);
+    SCOPED_LOCK(&stream->lock);
     stream->is_busy = false;
     stream->moved_ms = clock_now_ms();
     pthread_cond_broadcast(&stream->moved);
-    pthread_mutex_unlock(&stream->lock);
 }
 
 int http_stream_copy(struct http_file *file, uint64_t offset_bytes, uint64_t size_bytes,

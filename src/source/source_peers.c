@@ -115,7 +115,7 @@ static void *ask_always(void *context)
     struct source_peers *peers = context;
     uint64_t wait_ms;
 
-    pthread_mutex_lock(&peers->lock);
+    SCOPED_LOCK(&peers->lock);
     while (!peers->is_cancelled) {
         size_t node = peers_next_ask(&peers->plan, clock_now_ms(), &wait_ms);
 
@@ -124,7 +124,6 @@ static void *ask_always(void *context)
         else
             ask(peers, node);
     }
-    pthread_mutex_unlock(&peers->lock);
     return NULL;
 }
 
@@ -295,7 +294,7 @@ int source_peers_find(struct source_peers *peers, uint8_t id[SOURCE_PEERS_ID_BYT
     size_t node;
     int error;
 
-    pthread_mutex_lock(&peers->lock);
+    SCOPED_LOCK(&peers->lock);
     error = take_node(peers, PEERS_NONE, &node, failure);
     if (!error) {
         peers_drop(&peers->plan, node);
@@ -305,7 +304,6 @@ int source_peers_find(struct source_peers *peers, uint8_t id[SOURCE_PEERS_ID_BYT
     while (!error && !peers->is_cancelled && peers_may_improve(&peers->plan) &&
            clock_now_ms() < until_ms)
         wait_changed(peers, until_ms - clock_now_ms());
-    pthread_mutex_unlock(&peers->lock);
     return error;
 }
 
@@ -447,17 +445,15 @@ int source_peers_read(struct source_peers *peers, size_t most_pieces_bytes,
 
 void source_peers_bar(struct source_peers *peers, size_t node, const char *why)
 {
-    pthread_mutex_lock(&peers->lock);
+    SCOPED_LOCK(&peers->lock);
     note_why(peers, node, why);
     peers_bar(&peers->plan, node);
-    pthread_mutex_unlock(&peers->lock);
 }
 
 void source_peers_tell_barred(struct source_peers *peers)
 {
-    pthread_mutex_lock(&peers->lock);
+    SCOPED_LOCK(&peers->lock);
     tell_failures(peers, true);
-    pthread_mutex_unlock(&peers->lock);
 }
 
 /* ---- the source ----------------------------------------------------------------------------- */
@@ -508,7 +504,7 @@ static int peers_copy(void *state, const struct source_item *item, uint64_t offs
     size_t node, avoid = PEERS_NONE;
     int error;
 
-    pthread_mutex_lock(&peers->lock);
+    SCOPED_LOCK(&peers->lock);
     peers_want(&peers->plan, clock_now_ms());
     while ((error = take_node(peers, avoid, &node, failure)) == 0) {
         error = get_from(peers, node, item, offset_bytes, size_bytes, &passage, failure);
@@ -518,7 +514,6 @@ static int peers_copy(void *state, const struct source_item *item, uint64_t offs
         avoid = node;
     }
     peers_unwant(&peers->plan);
-    pthread_mutex_unlock(&peers->lock);
     return error;
 }
 

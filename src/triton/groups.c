@@ -80,7 +80,7 @@ static void *run_lookup(void *argument)
 
     if (error)
         groups_free(&groups);
-    pthread_mutex_lock(&mutex);
+    SCOPED_LOCK(&mutex);
     groups_free(&user->groups);
     user->groups = groups;
     user->error = error;
@@ -90,7 +90,6 @@ static void *run_lookup(void *argument)
     lookups--;
     is_overdue = false;
     pthread_cond_signal(&answered);
-    pthread_mutex_unlock(&mutex);
     return NULL;
 }
 
@@ -186,10 +185,8 @@ int groups_find(uint32_t uid, struct groups *groups)
 
     *groups = (struct groups){0};
     pthread_once(&once, make_condition);
-    pthread_mutex_lock(&mutex);
-    int error = find(uid, groups);
-    pthread_mutex_unlock(&mutex);
-    return error;
+    SCOPED_LOCK(&mutex);
+    return find(uid, groups);
 }
 
 void groups_free(struct groups *groups)

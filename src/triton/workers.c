@@ -170,7 +170,7 @@ int workers_submit(struct workers *workers, uint64_t id, struct job *job)
     int error = 0;
 
     job->next = NULL;
-    pthread_mutex_lock(&workers->mutex);
+    SCOPED_LOCK(&workers->mutex);
     owner = find_owner(workers, id);
     /* If no thread can be started, an existing one takes the job later. */
     if (!owner || (workers->queued >= workers->resting && workers->threads < MAX_THREADS &&
@@ -186,7 +186,6 @@ int workers_submit(struct workers *workers, uint64_t id, struct job *job)
     } else if (owner) {
         drop_if_idle(workers, owner);
     }
-    pthread_mutex_unlock(&workers->mutex);
     return error;
 }
 

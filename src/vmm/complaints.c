@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define MINUTE_MS UINT64_C(60000)
 
@@ -26,7 +27,7 @@ bool complaints_may_log(struct complaints *complaints)
     uint64_t at_ms = clock_now_ms();
     bool may;
 
-    pthread_mutex_lock(&complaints->mutex);
+    SCOPED_LOCK(&complaints->mutex);
     if (complaints->since_ms == 0 || at_ms - complaints->since_ms >= MINUTE_MS) {
         tell_left_out(complaints);
         complaints->since_ms = at_ms;
@@ -38,7 +39,6 @@ bool complaints_may_log(struct complaints *complaints)
     else if (complaints->left_out++ == 0)
         log_warning("%s: further %s of this minute are not logged", complaints->device,
                     complaints->kind);
-    pthread_mutex_unlock(&complaints->mutex);
     return may;
 }
 

@@ -162,7 +162,7 @@ int copier_client_lend(struct copier_client *client, const struct copier_piece *
     unsigned entry;
     int error;
 
-    pthread_mutex_lock(&client->mutex);
+    SCOPED_LOCK(&client->mutex);
     error = lend_ahead(client, piece, span, loan);
     if (error == -ETIMEDOUT) {
         tell(client, &get.request, error, NULL);
@@ -177,7 +177,6 @@ int copier_client_lend(struct copier_client *client, const struct copier_piece *
             readahead_note(client, piece, span, get.request.bytes);
         }
     }
-    pthread_mutex_unlock(&client->mutex);
     return error;
 }
 
@@ -205,9 +204,8 @@ void copier_client_end_loan(struct copier_client *client, struct vmm_loan *loan)
 
 void copier_client_end_reader(struct copier_client *client, uint64_t reader)
 {
-    pthread_mutex_lock(&client->mutex);
+    SCOPED_LOCK(&client->mutex);
     readahead_drop_reader(client, reader);
-    pthread_mutex_unlock(&client->mutex);
 }
 
 /* Moves `count` bytes by requests like this one, of at most `most` bytes each. */
@@ -254,24 +252,21 @@ int copier_client_move(struct copier_client *client, const struct copier_piece *
 
 void copier_client_rest(struct copier_client *client)
 {
-    pthread_mutex_lock(&client->mutex);
+    SCOPED_LOCK(&client->mutex);
     windows_rest(client);
-    pthread_mutex_unlock(&client->mutex);
 }
 
 void copier_client_forget(struct copier_client *client, uint64_t serial)
 {
-    pthread_mutex_lock(&client->mutex);
+    SCOPED_LOCK(&client->mutex);
     readahead_drop_piece(client, serial);
     window_forget(client, serial);
-    pthread_mutex_unlock(&client->mutex);
 }
 
 void copier_client_forget_file(struct copier_client *client, uint64_t serial)
 {
-    pthread_mutex_lock(&client->mutex);
+    SCOPED_LOCK(&client->mutex);
     file_forget(client, serial);
-    pthread_mutex_unlock(&client->mutex);
 }
 
 /* ---- beginning and end --------------------------------------------------------------------- */
@@ -329,11 +324,10 @@ int copier_client_new(const struct copier_client_options *options, struct copier
 
 void copier_client_start(struct copier_client *client)
 {
-    pthread_mutex_lock(&client->mutex);
+    SCOPED_LOCK(&client->mutex);
     if (client->state == COPIER_DOWN && copier_process_start(client) < 0)
         log_warning("%s: no thread to start the copier; it is started when it is needed",
                     client->name);
-    pthread_mutex_unlock(&client->mutex);
 }
 
 void copier_client_free(struct copier_client *client)

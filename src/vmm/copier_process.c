@@ -311,7 +311,7 @@ static void *run_thread(void *argument)
     bool at_once = true;
     int pid = -1;
 
-    pthread_mutex_lock(&client->mutex);
+    SCOPED_LOCK(&client->mutex);
     if (start(client, &pid) == 0) {
         pthread_cond_broadcast(&client->changed);
         watch(client);
@@ -328,7 +328,6 @@ static void *run_thread(void *argument)
     client->state = COPIER_DOWN;
     client->watched = false;
     pthread_cond_broadcast(&client->changed);
-    pthread_mutex_unlock(&client->mutex);
     return NULL;
 }
 

@@ -12,6 +12,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,9 +73,8 @@ int cuda_create_memory(void *context, uint64_t bytes, int *fd)
 
     if (error < 0)
         return error;
-    pthread_mutex_lock(&cuda->turn);
+    SCOPED_LOCK(&cuda->turn);
     error = create_in_turn(cuda, bytes, fd);
     patience_end(cuda->patience);
-    pthread_mutex_unlock(&cuda->turn);
     return error;
 }

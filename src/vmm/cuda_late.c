@@ -113,11 +113,10 @@ static void begin(struct cuda *cuda)
 
 void cuda_begin(struct cuda *cuda, const uint8_t uuid[16], const struct drv_memory_prop *prop)
 {
-    pthread_mutex_lock(&cuda->late.mutex);
+    SCOPED_LOCK(&cuda->late.mutex);
     memcpy(cuda->late.uuid, uuid, sizeof(cuda->late.uuid));
     cuda->prop = *prop;
     begin(cuda);
-    pthread_mutex_unlock(&cuda->late.mutex);
 }
 
 /* Under the mutex. */
@@ -142,12 +141,9 @@ static int await(struct cuda *cuda)
 int cuda_await(struct cuda *cuda)
 {
     uint64_t retry_ms = hook_number("GMSFS_DRIVER_RETRY_MS", RETRY_MS);
-    int error;
 
-    pthread_mutex_lock(&cuda->late.mutex);
+    SCOPED_LOCK(&cuda->late.mutex);
     if (cuda->late.state == CUDA_FAILED && clock_now_ms() - cuda->late.failed_ms >= retry_ms)
         begin(cuda);
-    error = await(cuda);
-    pthread_mutex_unlock(&cuda->late.mutex);
-    return error;
+    return await(cuda);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/health.h"
 
+#include "base/thread.h"
+
 #include <stdio.h>
 
 void health_init(struct health *health)
@@ -23,7 +25,7 @@ static void report(struct health *health, bool lost, const char *why)
 {
     struct vmm_health *news = &health->news;
 
-    pthread_mutex_lock(&health->mutex);
+    SCOPED_LOCK(&health->mutex);
     bool had_news = has_news(news);
     if (!had_news || (lost && !news->lost))
         snprintf(news->why, sizeof(news->why), "%s", why);
@@ -31,7 +33,6 @@ static void report(struct health *health, bool lost, const char *why)
     news->lost |= lost;
     if (!had_news && health->call)
         health->call(health->context);
-    pthread_mutex_unlock(&health->mutex);
 }
 
 void health_report_suspect(struct health *health, const char *why)
@@ -46,19 +47,17 @@ void health_report_lost(struct health *health, const char *why)
 
 void health_listen(struct health *health, void (*call)(void *context), void *context)
 {
-    pthread_mutex_lock(&health->mutex);
+    SCOPED_LOCK(&health->mutex);
     health->call = call;
     health->context = context;
     if (call && has_news(&health->news))
         call(context);
-    pthread_mutex_unlock(&health->mutex);
 }
 
 bool health_take(struct health *health, struct vmm_health *news)
 {
-    pthread_mutex_lock(&health->mutex);
+    SCOPED_LOCK(&health->mutex);
     *news = health->news;
     health->news = (struct vmm_health){0};
-    pthread_mutex_unlock(&health->mutex);
     return has_news(news);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/host_commit.h"
 
+#include "base/thread.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -41,7 +43,7 @@ static int commit_admit(struct host_commit *c, uint64_t bytes)
     uint64_t left;
     int error;
 
-    pthread_mutex_lock(&c->mutex);
+    SCOPED_LOCK(&c->mutex);
     for (;;) {
         error = available(c, &left);
         if (error < 0)
@@ -56,16 +58,14 @@ static int commit_admit(struct host_commit *c, uint64_t bytes)
         }
         pthread_cond_wait(&c->finished, &c->mutex);
     }
-    pthread_mutex_unlock(&c->mutex);
     return error;
 }
 
 static void commit_finish(struct host_commit *c, uint64_t bytes)
 {
-    pthread_mutex_lock(&c->mutex);
+    SCOPED_LOCK(&c->mutex);
     c->pending_bytes -= bytes;
     pthread_cond_broadcast(&c->finished);
-    pthread_mutex_unlock(&c->mutex);
 }
 
 /* Allocates pages. fallocate(2) may return EINTR, and has then undone the whole call: frequent

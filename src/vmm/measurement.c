@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/measurement.h"
 
+#include "base/thread.h"
+
 #define UNKNOWN UINT64_MAX
 
 void measurement_init(struct measurement *measurement)
@@ -16,11 +18,10 @@ void measurement_destroy(struct measurement *measurement)
 
 bool measurement_begin(struct measurement *measurement)
 {
-    pthread_mutex_lock(&measurement->mutex);
+    SCOPED_LOCK(&measurement->mutex);
     bool is_first = !measurement->running;
     measurement->shared = !is_first;
     measurement->running = true;
-    pthread_mutex_unlock(&measurement->mutex);
     return is_first;
 }
 
@@ -34,18 +35,16 @@ static void finish(struct measurement *measurement, bool is_awaited)
 
 void measurement_abandon(struct measurement *measurement)
 {
-    pthread_mutex_lock(&measurement->mutex);
+    SCOPED_LOCK(&measurement->mutex);
     finish(measurement, measurement->running && measurement->shared);
-    pthread_mutex_unlock(&measurement->mutex);
 }
 
 void measurement_end(struct measurement *measurement, const uint64_t *free_bytes)
 {
     if (free_bytes)
         atomic_store(&measurement->free_bytes, *free_bytes);
-    pthread_mutex_lock(&measurement->mutex);
+    SCOPED_LOCK(&measurement->mutex);
     finish(measurement, measurement->running);
-    pthread_mutex_unlock(&measurement->mutex);
 }
 
 bool measurement_get(const struct measurement *measurement, uint64_t *free_bytes)
@@ -56,8 +55,7 @@ bool measurement_get(const struct measurement *measurement, uint64_t *free_bytes
 
 void measurement_listen(struct measurement *measurement, void (*call)(void *context), void *context)
 {
-    pthread_mutex_lock(&measurement->mutex);
+    SCOPED_LOCK(&measurement->mutex);
     measurement->call = call;
     measurement->context = context;
-    pthread_mutex_unlock(&measurement->mutex);
 }

@@ -164,29 +164,26 @@ enum monitor_word monitor_look(struct monitor *monitor)
 {
     enum monitor_word word = MONITOR_SILENT;
 
-    pthread_mutex_lock(&monitor->mutex);
+    SCOPED_LOCK(&monitor->mutex);
     if (await_answers(monitor, 2, MONITOR_LOOK_MS))
         word = monitor->last;
-    pthread_mutex_unlock(&monitor->mutex);
     return word;
 }
 
 void monitor_refresh(struct monitor *monitor)
 {
-    pthread_mutex_lock(&monitor->mutex);
+    SCOPED_LOCK(&monitor->mutex);
     await_answers(monitor, 2, MONITOR_REFRESH_MS);
-    pthread_mutex_unlock(&monitor->mutex);
 }
 
 int monitor_measure(struct monitor *monitor)
 {
     int error;
 
-    pthread_mutex_lock(&monitor->mutex);
+    SCOPED_LOCK(&monitor->mutex);
     error = monitor->error;
     monitor->wanted = true;
     pthread_cond_signal(&monitor->asked);
-    pthread_mutex_unlock(&monitor->mutex);
     return error;
 }
 
@@ -196,11 +193,10 @@ static bool wait_until_opened(struct monitor *monitor)
     struct timespec until = clock_after_ms(CLOCK_MONOTONIC, MONITOR_OPEN_MS);
     int error = 0;
 
-    pthread_mutex_lock(&monitor->mutex);
+    SCOPED_LOCK(&monitor->mutex);
     while (!monitor->opened && error == 0)
         error = pthread_cond_timedwait(&monitor->answered, &monitor->mutex, &until);
     monitor->opens_late = !monitor->opened;
-    pthread_mutex_unlock(&monitor->mutex);
     return !monitor->opens_late;
 }
 

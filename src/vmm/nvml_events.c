@@ -34,12 +34,11 @@ static void report(struct nvml_events *events, enum xid_kind kind, const char *w
             log_error("device cuda: %s: the GPU %s", why,
                       kind == XID_LOST ? "is lost" : "is suspect");
     }
-    pthread_mutex_lock(&events->mutex);
+    SCOPED_LOCK(&events->mutex);
     if (events->health && kind == XID_SUSPECT)
         health_report_suspect(events->health, why);
     if (events->health && kind == XID_LOST)
         health_report_lost(events->health, why);
-    pthread_mutex_unlock(&events->mutex);
 }
 
 static void judge(struct nvml_events *events, const struct nvml_event *event)
@@ -68,10 +67,8 @@ static bool is_lost(struct nvml_events *events)
 
 static bool is_ending(struct nvml_events *events)
 {
-    pthread_mutex_lock(&events->mutex);
-    bool ending = !events->health;
-    pthread_mutex_unlock(&events->mutex);
-    return ending;
+    SCOPED_LOCK(&events->mutex);
+    return !events->health;
 }
 
 static void destroy(struct nvml_events *events)
@@ -165,7 +162,6 @@ void nvml_events_free(struct nvml_events *events)
         destroy(events);
         return;
     }
-    pthread_mutex_lock(&events->mutex);
+    SCOPED_LOCK(&events->mutex);
     events->health = NULL;
-    pthread_mutex_unlock(&events->mutex);
 }

@@ -42,7 +42,7 @@ static void *run(void *argument)
 {
     struct patience *patience = argument;
 
-    pthread_mutex_lock(&patience->mutex);
+    SCOPED_LOCK(&patience->mutex);
     while (!patience->ending) {
         if (!patience->call || patience->told) {
             patience->resting = true;
@@ -59,7 +59,6 @@ static void *run(void *argument)
                   "may say why",
                   patience->device, patience->call, patience->ms);
     }
-    pthread_mutex_unlock(&patience->mutex);
     return NULL;
 }
 
@@ -114,7 +113,7 @@ void patience_begin(struct patience *patience, const char *call)
 {
     if (!patience)
         return;
-    pthread_mutex_lock(&patience->mutex);
+    SCOPED_LOCK(&patience->mutex);
     come_back(patience);
     patience->call = call;
     patience->number++;
@@ -122,14 +121,12 @@ void patience_begin(struct patience *patience, const char *call)
     patience->told = false;
     if (patience->resting)
         pthread_cond_signal(&patience->changed);
-    pthread_mutex_unlock(&patience->mutex);
 }
 
 void patience_end(struct patience *patience)
 {
     if (!patience)
         return;
-    pthread_mutex_lock(&patience->mutex);
+    SCOPED_LOCK(&patience->mutex);
     come_back(patience);
-    pthread_mutex_unlock(&patience->mutex);
 }
