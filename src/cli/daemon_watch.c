@@ -3,12 +3,11 @@
 
 #include "base/array.h"
 #include "base/child.h"
-#include "base/file_io.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
+#include "cli/mappers.h"
 #include "cli/store_file.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -177,8 +176,9 @@ int daemon_watch_end(const struct daemon_watch *watch, uint64_t timeout_ms)
 /* ---- processes that map its memory --------------------------------------------------------- */
 
 /* Returns the bytes of the memory that a line of /proc/PID/maps maps. */
-static uint64_t count_line(const struct daemon_watch *watch, const char *line)
+static uint64_t count_line(const void *context, const char *line)
 {
+    const struct daemon_watch *watch = context;
     uint64_t begin, end, inode;
     ino_t wanted;
 
@@ -191,30 +191,21 @@ static uint64_t count_line(const struct daemon_watch *watch, const char *line)
                : 0;
 }
 
-static uint64_t count_mapped(const struct daemon_watch *watch, pid_t pid)
-{
-    char path[PATH_BYTES], *line = NULL;
-    uint64_t bytes = 0;
-    size_t room = 0;
-    SCOPED_FILE FILE *maps = NULL;
+struct client_list {
+    struct daemon_watch_client *clients;
+    size_t count;
+};
 
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-    maps = fopen(path, "re");
-    while (maps && getline(&line, &room, maps) > 0)
-        bytes += count_line(watch, line);
-    free(line);
-    return bytes;
-}
-
-static int add_client(struct daemon_watch_client **list, size_t *count, pid_t pid, uint64_t bytes)
+static int add_client(void *context, pid_t pid, uint64_t bytes)
 {
-    struct daemon_watch_client *grown = realloc(*list, (*count + 1) * sizeof(*grown));
+    struct client_list *list = context;
+    struct daemon_watch_client *grown = realloc(list->clients, (list->count + 1) * sizeof(*grown));
     pid_t parent;
 
     if (!grown)
         return -ENOMEM;
-    *list = grown;
-    grown += (*count)++;
+    list->clients = grown;
+    grown += list->count++;
     *grown = (struct daemon_watch_client){.pid = pid, .bytes = bytes};
     read_status(pid, grown->comm, &parent);
     return 0;
@@ -223,24 +214,14 @@ static int add_client(struct daemon_watch_client **list, size_t *count, pid_t pi
 int daemon_watch_list(const struct daemon_watch *watch, struct daemon_watch_client **list,
                       size_t *count)
 {
-    DIR *processes = watch->memory_count ? opendir("/proc") : NULL;
-    struct dirent *entry;
-    int error = 0;
+    struct client_list found = {0};
+    int error = watch->memory_count ? mappers_list(count_line, watch, add_client, &found) : 0;
 
-    *list = NULL;
-    *count = 0;
-    while (processes && !error && (entry = readdir(processes))) {
-        pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
-        uint64_t bytes = pid ? count_mapped(watch, pid) : 0;
-        if (bytes)
-            error = add_client(list, count, pid, bytes);
-    }
-    if (processes)
-        closedir(processes);
     if (error) {
-        free(*list);
-        *list = NULL;
-        *count = 0;
+        free(found.clients);
+        found = (struct client_list){0};
     }
+    *list = found.clients;
+    *count = found.count;
     return error;
 }

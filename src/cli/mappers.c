@@ -15,9 +15,10 @@
 #define PATH_BYTES 64
 #define COMM_BYTES 32
 
-/* Returns the bytes that a line of /proc/PID/maps maps of the file system. */
-static uint64_t count_line(const struct mount *mount, const char *line)
+/* Of the file system of a mount. */
+static uint64_t count_line(const void *context, const char *line)
 {
+    const struct mount *mount = context;
     uint64_t from, to;
     unsigned major, minor;
 
@@ -26,7 +27,7 @@ static uint64_t count_line(const struct mount *mount, const char *line)
     return ((uint64_t)major << 32 | minor) == mount->device ? to - from : 0;
 }
 
-static uint64_t count_mapped(const struct mount *mount, pid_t pid)
+static uint64_t count_mapped(mappers_count *count, const void *context, pid_t pid)
 {
     char path[PATH_BYTES], *line = NULL;
     uint64_t bytes = 0;
@@ -35,7 +36,7 @@ static uint64_t count_mapped(const struct mount *mount, pid_t pid)
     snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
     SCOPED_FILE FILE *maps = fopen(path, "re");
     while (maps && getline(&line, &room, maps) > 0)
-        bytes += count_line(mount, line);
+        bytes += count(context, line);
     free(line);
     return bytes;
 }
@@ -52,7 +53,24 @@ static void read_comm(pid_t pid, char comm[COMM_BYTES])
     comm[strcspn(comm, "\n")] = '\0';
 }
 
-static void add_row(struct ui_table *table, pid_t pid, uint64_t mapped_bytes)
+int mappers_list(mappers_count *count, const void *context, mappers_take *take, void *to)
+{
+    DIR *processes = opendir("/proc");
+    struct dirent *entry;
+    int error = 0;
+
+    while (processes && !error && (entry = readdir(processes))) {
+        pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
+        uint64_t bytes = pid ? count_mapped(count, context, pid) : 0;
+        if (bytes)
+            error = take(to, pid, bytes);
+    }
+    if (processes)
+        closedir(processes);
+    return error;
+}
+
+static int add_row(void *table, pid_t pid, uint64_t mapped_bytes)
 {
     char number[24], bytes[40], size[SIZE_TEXT_BYTES + 2], comm[COMM_BYTES];
 
@@ -61,22 +79,14 @@ static void add_row(struct ui_table *table, pid_t pid, uint64_t mapped_bytes)
     snprintf(bytes, sizeof(bytes), "maps %" PRIu64 " bytes", mapped_bytes);
     size_format(mapped_bytes, size);
     ui_table_add(table, (const char *[]){number, bytes, size, comm});
+    return 0;
 }
 
 void mappers_print(const struct mount *mount, FILE *to)
 {
-    DIR *processes = opendir("/proc");
-    struct dirent *entry;
     struct ui_table table;
 
     ui_table_begin(&table, "lrll");
-    while (processes && (entry = readdir(processes))) {
-        pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
-        uint64_t bytes = pid ? count_mapped(mount, pid) : 0;
-        if (bytes)
-            add_row(&table, pid, bytes);
-    }
-    if (processes)
-        closedir(processes);
+    mappers_list(count_line, mount, add_row, &table);
     ui_table_end(&table, to, 2);
 }
