@@ -323,18 +323,11 @@ static int data_sync(const struct image_save *save)
 /* With it in place, the directory is an image. */
 static int data_finish(const struct image_save *save)
 {
-    char *text;
-    size_t text_bytes;
-    int error = image_manifest_encode(&save->made.manifest, false, &text, &text_bytes);
+    int status = image_save_manifest(save, IMAGE_MANIFEST), error;
 
-    if (error)
-        return cli_out_of_memory();
-    error = text_bytes > IMAGE_MANIFEST_MAX_BYTES
-                ? -EFBIG
-                : image_dir_write(&save->dir, IMAGE_MANIFEST, text, text_bytes);
-    free(text);
-    if (!error)
-        error = image_dir_remove(&save->dir, IMAGE_UNFINISHED);
+    if (status != CLI_OK)
+        return status;
+    error = image_dir_remove(&save->dir, IMAGE_UNFINISHED);
     if (!error)
         error = image_dir_sync(&save->dir);
     return error ? image_save_fail(save, IMAGE_MANIFEST, error) : CLI_OK;

@@ -3,6 +3,7 @@
 #include "cli/image_save.h"
 
 #include "base/failure.h"
+#include "base/scope.h"
 #include "base/size.h"
 #include "cli/signals.h"
 #include "cli/store_memory.h"
@@ -70,6 +71,21 @@ int image_save_fail(const struct image_save *save, const char *name, int error)
         return cli_failure(&failure);
     }
     return CLI_FAILURE;
+}
+
+int image_save_manifest(const struct image_save *save, const char *name)
+{
+    bool unfinished = strcmp(name, IMAGE_UNFINISHED) == 0;
+    SCOPED_FREE char *text = NULL;
+    size_t text_bytes;
+    int error = image_manifest_encode(&save->made.manifest, unfinished, &text, &text_bytes);
+
+    if (error)
+        return cli_out_of_memory();
+    error = text_bytes > IMAGE_MANIFEST_MAX_BYTES
+                ? -EFBIG
+                : image_dir_write(&save->dir, name, text, text_bytes);
+    return error ? image_save_fail(save, name, error) : CLI_OK;
 }
 
 /* ---- contents of the directory ------------------------------------------------------------- */
@@ -196,19 +212,10 @@ static int prepare_file(const struct image_save *save, size_t file, uint64_t *pr
  * the directory as an image. Until then the older image is whole, also after a failure. */
 static int prepare_begin(struct image_save *save)
 {
-    char *text;
-    size_t text_bytes;
-    int error = image_manifest_encode(&save->made.manifest, true, &text, &text_bytes);
+    int status = image_save_manifest(save, IMAGE_UNFINISHED), error;
 
-    if (error)
-        return cli_out_of_memory();
-    if (text_bytes > IMAGE_MANIFEST_MAX_BYTES)
-        error = -EFBIG;
-    if (!error)
-        error = image_dir_write(&save->dir, IMAGE_UNFINISHED, text, text_bytes);
-    free(text);
-    if (error)
-        return image_save_fail(save, IMAGE_UNFINISHED, error);
+    if (status != CLI_OK)
+        return status;
     error = image_dir_remove(&save->dir, IMAGE_MANIFEST);
     if (!error)
         error = image_dir_sync(&save->dir);
