@@ -66,7 +66,7 @@ int store_get_contents_id(const char *store, uint64_t timeout_ms, bool quiet,
                           char id[DIGEST_TEXT_BYTES])
 {
     gmsfs_t *handle = NULL;
-    int status = store_open(store, &handle) == 0 ? CLI_OK : CLI_FAILURE;
+    int status = store_open(store, &handle);
 
     if (status == CLI_OK)
         status = store_connect(handle, store, GMSFS_MODE_RO, timeout_ms, quiet);

@@ -86,30 +86,28 @@ static int make_undisturbed(const char *path)
     return error;
 }
 
-static void explain_make(const char *path, int error)
+static int explain_make(const char *path, int error)
 {
     switch (error) {
     case -EACCES:
     case -EPERM:
-        cli_error(
+        return cli_error(
             "%s: no such store, and only root and the mounting user can make one: ask them for "
             "'mkdir %s' and 'chown'",
             path, path);
-        break;
     case -ENOENT:
     case -ENOTDIR:
-        cli_error(
+        return cli_error(
             "%s: cannot be a store; a store is a directory at the top of a gmsfs mount, which "
             "'gmsfs status' shows",
             path);
-        break;
     case -ENOSPC:
-        cli_error("%s: no such store, and the mount has as many as it can; 'rmdir' an unused "
-                  "one",
-                  path);
-        break;
+        return cli_error(
+            "%s: no such store, and the mount has as many as it can; 'rmdir' an unused "
+            "one",
+            path);
     default:
-        store_explain(path, "make the store", error);
+        return store_explain(path, "make the store", error);
     }
 }
 
@@ -118,13 +116,9 @@ int store_open_or_make(const char *path, gmsfs_t **handle)
     int error = gmsfs_open(path, handle);
 
     if (error != -ENOENT || !store_could_be(path))
-        return error ? store_open(path, handle) : 0;
+        return error ? store_open(path, handle) : CLI_OK;
     error = make_undisturbed(path);
-    if (error) {
-        explain_make(path, error);
-        return error;
-    }
-    return store_open(path, handle);
+    return error ? explain_make(path, error) : store_open(path, handle);
 }
 
 void store_make_keep(void)

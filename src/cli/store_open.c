@@ -30,43 +30,40 @@ static int store_explain_open(const char *path, int error)
     switch (error) {
     case -ENOENT:
         if (store_is_mount(path, true))
-            cli_error("%s: no such store; 'gmsfs status' lists those there are, 'gmsfs load' or "
-                      "'mkdir %s' makes this one",
-                      path, path);
-        else
-            cli_error("%s: there is no gmsfs mount here; 'gmsfs status' lists the mounts, and "
-                      "'gmsfs mount' makes one, also in the place of a dead one",
-                      path);
-        break;
+            return cli_error(
+                "%s: no such store; 'gmsfs status' lists those there are, 'gmsfs load' or "
+                "'mkdir %s' makes this one",
+                path, path);
+        return cli_error("%s: there is no gmsfs mount here; 'gmsfs status' lists the mounts, and "
+                         "'gmsfs mount' makes one, also in the place of a dead one",
+                         path);
     case -ENOTTY:
     case -ENOTDIR:
         if (store_is_mount(path, false))
-            cli_error("%s: not a gmsfs store, but a mount: name a store in it, such as %s/weights",
-                      path, path);
-        else
-            cli_error("%s: not a gmsfs store; a store is a directory at the top of a gmsfs mount, "
-                      "and 'gmsfs status' lists them",
-                      path);
-        break;
+            return cli_error(
+                "%s: not a gmsfs store, but a mount: name a store in it, such as %s/weights", path,
+                path);
+        return cli_error("%s: not a gmsfs store; a store is a directory at the top of a gmsfs "
+                         "mount, and 'gmsfs status' lists them",
+                         path);
     default:
-        store_explain(path, "open the store", error);
+        return store_explain(path, "open the store", error);
     }
-    return error;
 }
 
 int store_open(const char *path, gmsfs_t **handle)
 {
     int error = gmsfs_open(path, handle);
 
-    return error ? store_explain_open(path, error) : 0;
+    return error ? store_explain_open(path, error) : CLI_OK;
 }
 
 int store_check(const char *path)
 {
     gmsfs_t *handle;
+    int status = store_open(path, &handle);
 
-    if (store_open(path, &handle) != 0)
-        return CLI_FAILURE;
-    gmsfs_close(handle);
-    return CLI_OK;
+    if (status == CLI_OK)
+        gmsfs_close(handle);
+    return status;
 }

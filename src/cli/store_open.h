@@ -15,7 +15,7 @@
 /* True if a store could be made at that path: it lies at the top of a mount. */
 bool store_could_be(const char *path);
 
-/* Opens the store at `path` as gmsfs_open does; a failure is explained. 0 or a negative errno. */
+/* Opens the store at `path` as gmsfs_open does. CLI_OK, or CLI_FAILURE after the error. */
 int store_open(const char *path, gmsfs_t **handle);
 
 /* Checks that there is a store at `path`. CLI_OK, or CLI_FAILURE after the error. */
