@@ -17,52 +17,58 @@
 #define CORE_BUDGET_BYTES   64u
 #define CORE_HISTORY_EVENTS 256u /* a new one overwrites the oldest */
 
+/* The types of events, with their names in lines. */
+#define CORE_EVENT_LIST(F)                                                                         \
+    F(STORE_CREATED, "store_created")                                                              \
+    F(STORE_REMOVED, "store_removed")                                                              \
+    F(STORE_RENAMED, "store_renamed")                                                              \
+    F(RW_CONNECTED, "rw_connected")                                                                \
+    F(RO_CONNECTED, "ro_connected")                                                                \
+    F(RO_DISCONNECTED, "ro_disconnected")                                                          \
+    F(COMMITTED, "committed")                                                                      \
+    F(ROLLED_BACK, "rolled_back") /* an abort that kept the committed layout */                    \
+    /* an abort that led to EMPTY: allocations and bytes count the dropped layout */               \
+    F(ABORTED, "aborted")                                                                          \
+    F(REVOKED, "revoked")                                                                          \
+    F(OUT_OF_MEMORY, "out_of_memory")                                                              \
+    F(DRAINING, "draining") /* these two: of the mount, without a store */                         \
+    F(SERVING, "serving")                                                                          \
+    F(DROPPED, "dropped") /* a drain or the loss of the device dropped the committed layout */     \
+    F(SUSPECT, "suspect") /* the bytes of a store may be damaged */                                \
+    F(TRUSTED, "trusted") /* a user declared them sound */                                         \
+    F(HEALTHY, "healthy") /* these two: of the mount. No store is suspect any more */              \
+    F(LOST, "lost")                                                                                \
+    F(BOUND, "bound") /* a user met a bound, or the user's share of it */                          \
+    F(SEALED, "layout_committed")                                                                  \
+    F(RW_DATA_CONNECTED, "rw_data_connected")                                                      \
+    F(RW_DATA_DISCONNECTED, "rw_data_disconnected")                                                \
+    F(CLEARED, "cleared") /* a writer dropped the committed layout to begin with an empty one */   \
+    F(FENCED, "fenced")   /* these two: of each store of a fence */                                \
+    F(UNFENCED, "unfenced")                                                                        \
+    F(REGION_REGISTERED, "region_registered")                                                      \
+    F(REGION_UNREGISTERED, "region_unregistered")                                                  \
+    F(REGION_ENDED, "region_ended") /* the region's lock ended before it was unregistered */       \
+    /* these two: the store stops admitting sessions, and admits them again */                     \
+    F(STORE_DRAINING, "store_draining")                                                            \
+    F(STORE_SERVING, "store_serving")                                                              \
+    F(PINNED, "pinned")                                                                            \
+    F(UNPINNED, "unpinned")                                                                        \
+    F(OVER_QUOTA, "over_quota") /* a request for the store is beyond its pool's budget */          \
+    F(PROMOTED, "promoted")     /* these three: with bytes, duration and tier */                   \
+    F(DEMOTED, "demoted")                                                                          \
+    F(COPIED, "copied")             /* a spare was made */                                         \
+    F(COPY_DROPPED, "copy_dropped") /* a spare was dropped */                                      \
+    F(MOVE_FAILED, "move_failed")   /* with the error: the source is unchanged */                  \
+    F(HEALED, "healed")             /* suspect memory was dropped because another copy is sound */ \
+    F(EVICTED, "evicted")           /* the store left the device to make room for another */       \
+    F(RESUMED, "worker_resumed")    /* of the mount: a new worker replaces one that died */        \
+    /* the new worker serves all clients again: with cause and duration */                         \
+    F(RECOVERED, "recovered")
+
+#define CORE_EVENT_MEMBER(type, name) CORE_EVENT_##type,
+
 enum core_event_type {
-    CORE_EVENT_STORE_CREATED,
-    CORE_EVENT_STORE_REMOVED,
-    CORE_EVENT_STORE_RENAMED,
-    CORE_EVENT_RW_CONNECTED,
-    CORE_EVENT_RO_CONNECTED,
-    CORE_EVENT_RO_DISCONNECTED,
-    CORE_EVENT_COMMITTED,
-    CORE_EVENT_ROLLED_BACK, /* an abort that kept the committed layout */
-    /* an abort that led to EMPTY: allocations and bytes count the dropped layout */
-    CORE_EVENT_ABORTED,
-    CORE_EVENT_REVOKED,
-    CORE_EVENT_OUT_OF_MEMORY,
-    CORE_EVENT_DRAINING, /* these two: of the mount, without a store */
-    CORE_EVENT_SERVING,
-    CORE_EVENT_DROPPED, /* a drain or the loss of the device dropped the committed layout */
-    CORE_EVENT_SUSPECT, /* the bytes of a store may be damaged */
-    CORE_EVENT_TRUSTED, /* a user declared them sound */
-    CORE_EVENT_HEALTHY, /* these two: of the mount. No store is suspect any more */
-    CORE_EVENT_LOST,
-    CORE_EVENT_BOUND, /* a user met a bound, or the user's share of it */
-    CORE_EVENT_SEALED,
-    CORE_EVENT_RW_DATA_CONNECTED,
-    CORE_EVENT_RW_DATA_DISCONNECTED,
-    CORE_EVENT_CLEARED, /* a writer dropped the committed layout to begin with an empty one */
-    CORE_EVENT_FENCED,  /* these two: of each store of a fence */
-    CORE_EVENT_UNFENCED,
-    CORE_EVENT_REGION_REGISTERED,
-    CORE_EVENT_REGION_UNREGISTERED,
-    CORE_EVENT_REGION_ENDED, /* the region's lock ended before it was unregistered */
-    /* these two: the store stops admitting sessions, and admits them again */
-    CORE_EVENT_STORE_DRAINING,
-    CORE_EVENT_STORE_SERVING,
-    CORE_EVENT_PINNED,
-    CORE_EVENT_UNPINNED,
-    CORE_EVENT_OVER_QUOTA, /* a request for the store is beyond its pool's budget */
-    CORE_EVENT_PROMOTED,   /* these three: with bytes, duration and tier */
-    CORE_EVENT_DEMOTED,
-    CORE_EVENT_COPIED,       /* a spare was made */
-    CORE_EVENT_COPY_DROPPED, /* a spare was dropped */
-    CORE_EVENT_MOVE_FAILED,  /* with the error: the source is unchanged */
-    CORE_EVENT_HEALED,       /* suspect memory was dropped because another copy is sound */
-    CORE_EVENT_EVICTED,      /* the store left the device to make room for another */
-    CORE_EVENT_RESUMED,      /* of the mount: a new worker replaces one that died */
-    CORE_EVENT_RECOVERED,    /* the new worker serves all clients again: with cause and duration */
-    CORE_EVENT_TYPE_COUNT,
+    CORE_EVENT_LIST(CORE_EVENT_MEMBER) CORE_EVENT_TYPE_COUNT
 };
 
 struct core_process {

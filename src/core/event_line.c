@@ -10,52 +10,9 @@
 #define NUMBER_BYTES 19u /* digits of the largest number */
 #define HIDDEN_BYTES 64u /* a hidden name is padded to a multiple of this */
 
-static const char *const names[] = {
-    [CORE_EVENT_STORE_CREATED] = "store_created",
-    [CORE_EVENT_STORE_REMOVED] = "store_removed",
-    [CORE_EVENT_STORE_RENAMED] = "store_renamed",
-    [CORE_EVENT_RW_CONNECTED] = "rw_connected",
-    [CORE_EVENT_RO_CONNECTED] = "ro_connected",
-    [CORE_EVENT_RO_DISCONNECTED] = "ro_disconnected",
-    [CORE_EVENT_COMMITTED] = "committed",
-    [CORE_EVENT_ROLLED_BACK] = "rolled_back",
-    [CORE_EVENT_ABORTED] = "aborted",
-    [CORE_EVENT_REVOKED] = "revoked",
-    [CORE_EVENT_OUT_OF_MEMORY] = "out_of_memory",
-    [CORE_EVENT_DRAINING] = "draining",
-    [CORE_EVENT_SERVING] = "serving",
-    [CORE_EVENT_DROPPED] = "dropped",
-    [CORE_EVENT_SUSPECT] = "suspect",
-    [CORE_EVENT_TRUSTED] = "trusted",
-    [CORE_EVENT_HEALTHY] = "healthy",
-    [CORE_EVENT_LOST] = "lost",
-    [CORE_EVENT_BOUND] = "bound",
-    [CORE_EVENT_SEALED] = "layout_committed",
-    [CORE_EVENT_RW_DATA_CONNECTED] = "rw_data_connected",
-    [CORE_EVENT_RW_DATA_DISCONNECTED] = "rw_data_disconnected",
-    [CORE_EVENT_CLEARED] = "cleared",
-    [CORE_EVENT_FENCED] = "fenced",
-    [CORE_EVENT_UNFENCED] = "unfenced",
-    [CORE_EVENT_REGION_REGISTERED] = "region_registered",
-    [CORE_EVENT_REGION_UNREGISTERED] = "region_unregistered",
-    [CORE_EVENT_REGION_ENDED] = "region_ended",
-    [CORE_EVENT_STORE_DRAINING] = "store_draining",
-    [CORE_EVENT_STORE_SERVING] = "store_serving",
-    [CORE_EVENT_PINNED] = "pinned",
-    [CORE_EVENT_UNPINNED] = "unpinned",
-    [CORE_EVENT_OVER_QUOTA] = "over_quota",
-    [CORE_EVENT_PROMOTED] = "promoted",
-    [CORE_EVENT_DEMOTED] = "demoted",
-    [CORE_EVENT_COPIED] = "copied",
-    [CORE_EVENT_COPY_DROPPED] = "copy_dropped",
-    [CORE_EVENT_MOVE_FAILED] = "move_failed",
-    [CORE_EVENT_HEALED] = "healed",
-    [CORE_EVENT_EVICTED] = "evicted",
-    [CORE_EVENT_RESUMED] = "worker_resumed",
-    [CORE_EVENT_RECOVERED] = "recovered",
-};
+#define EVENT_NAME(type, name) [CORE_EVENT_##type] = (name),
 
-_Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
+static const char *const names[] = {CORE_EVENT_LIST(EVENT_NAME)};
 
 /* A key as written in a line, and its length. */
 #define FIRST_KEY(key) "{\"" key "\":", sizeof "{\"" key "\":" - 1
