@@ -4,8 +4,9 @@
  *
  * Names, values, layouts and signatures are facts of the driver's binary interface (CUDA Driver API
  * reference; the interface is the same from driver 11.4 on). They are declared here so that neither
- * a toolkit nor a GPU is needed to build; if <cuda.h> is found, driver_check.c compares all of them
- * with it at compile time. An enumerator DRV_X is CUDA_ERROR_X, CU_MEM_X and so on.
+ * a toolkit nor a GPU is needed to build; if <cuda.h> is found, driver_check.c in tests/fake_cuda
+ * compares all of them with it at compile time. An enumerator DRV_X is CUDA_ERROR_X, CU_MEM_X and
+ * so on.
  *
  * A symbol with a version in its name (_v2) is that version: dlsym(3) returns exactly the symbol of
  * this name.

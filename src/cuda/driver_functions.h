@@ -5,8 +5,8 @@
  * To be included where DRV_FUNCTION(symbol, parameters) is defined; all return enum drv_result.
  * clang-format takes the parameters for a product.
  *
- * No include guard: driver.h makes a table of the list, driver.c loads it, driver_check.c compares
- * it with <cuda.h>, and the fake driver of the tests declares its functions from it.
+ * No include guard: driver.h makes a table of the list, driver.c loads it, and the fake driver of
+ * the tests declares its functions from it; driver_check.c there compares it with <cuda.h>.
  */
 /* clang-format off */
 
