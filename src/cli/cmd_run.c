@@ -232,10 +232,8 @@ static int run_explain_late(const struct run *run)
 
 static int run_take(struct run *run)
 {
-    char *path = store_file_path(run->store, "sessions");
-    int error = path ? store_read_text(path, &run->sessions) : -ENOMEM;
+    int error = store_read_file(run->store, "sessions", &run->sessions);
 
-    free(path);
     if (error)
         return store_explain(run->store, "look at the sessions", error);
     run->fd = run_open(run);
@@ -277,11 +275,12 @@ static int run_export(const struct run *run)
 /* Reads the percentage from the store's pool in `pools`; 100 if it sets none. */
 static int run_read_percentage(const struct run *run, unsigned *percentage)
 {
-    char *path = store_file_path(run->store, "../pools"), *pools = NULL, line[RUN_POOL_BYTES];
+    SCOPED_FREE char *pools = NULL;
+    char line[RUN_POOL_BYTES];
     const char *found = NULL, *sm;
     json_auto_t *info = NULL;
     int bytes;
-    int error = path ? store_read_text(path, &pools) : -ENOMEM;
+    int error = store_read_file(run->store, "../pools", &pools);
 
     if (!error)
         error = store_read_json(run->store, "info", &info);
@@ -290,8 +289,6 @@ static int run_read_percentage(const struct run *run, unsigned *percentage)
         found = strncmp(pools, line + 1, (size_t)bytes - 1) == 0 ? pools : strstr(pools, line);
     sm = found ? strstr(found, " sm=") : NULL;
     *percentage = sm ? (unsigned)strtoul(sm + strlen(" sm="), NULL, 10) : 100;
-    free(pools);
-    free(path);
     return error;
 }
 
@@ -318,14 +315,10 @@ static int run_export_percentage(const struct run *run)
 /* The session is over: by a commit of one of its members, or by an abort or revocation. */
 static int run_explain_over(const struct run *run)
 {
-    char *path = store_file_path(run->store, "../events"), *events = NULL;
-    bool committed = false;
+    SCOPED_FREE char *events = NULL;
 
-    if (path && store_read_text(path, &events) == 0)
-        committed = run_has_commit(events, run->info.session);
-    free(events);
-    free(path);
-    if (committed) {
+    if (store_read_file(run->store, "../events", &events) == 0 &&
+        run_has_commit(events, run->info.session)) {
         output_set_done();
         return CLI_OK;
     }

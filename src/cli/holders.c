@@ -22,10 +22,10 @@
 
 json_t *holders_read(const char *path)
 {
-    SCOPED_FREE char *file = store_file_path(path, "sessions"), *text = NULL;
+    SCOPED_FREE char *text = NULL;
     json_t *rows = NULL;
 
-    if (file && store_read_text(file, &text) == 0)
+    if (store_read_file(path, "sessions", &text) == 0)
         rows = mount_look_parse_sessions(text);
     for (size_t i = rows ? json_array_size(rows) : 0; i > 0; i--) {
         if (strcmp(store_json_text(json_array_get(rows, i - 1), "status"), "held") != 0)

@@ -85,18 +85,17 @@ static json_t *look_parse_pool(char *line)
 /* None where the mount has no such file. */
 static json_t *look_at_pools(const char *mount)
 {
-    char *path = store_file_path(mount, "pools"), *text = NULL, *rest = NULL, *line;
+    SCOPED_FREE char *text = NULL;
+    char *rest = NULL, *line;
     json_t *pools = json_array(), *pool;
 
-    if (path && pools && store_read_text(path, &text) == 0) {
+    if (pools && store_read_file(mount, "pools", &text) == 0) {
         for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
             pool = look_parse_pool(line);
             if (pool)
                 json_array_append_new(pools, pool);
         }
     }
-    free(text);
-    free(path);
     return pools;
 }
 
@@ -116,14 +115,12 @@ static bool look_is_gone(int error)
 
 static json_t *look_at_store(const char *mount, const char *name)
 {
-    SCOPED_FREE char *path = store_file_path(mount, name),
-                     *file = path ? store_file_path(path, "sessions") : NULL;
-    SCOPED_FREE char *text = NULL;
+    SCOPED_FREE char *path = store_file_path(mount, name), *text = NULL;
     json_t *store = NULL;
-    int error = file ? store_read_json(path, "info", &store) : -ENOMEM;
+    int error = path ? store_read_json(path, "info", &store) : -ENOMEM;
 
     if (!error)
-        error = store_read_text(file, &text);
+        error = store_read_file(path, "sessions", &text);
     if (look_is_gone(error)) {
         json_decref(store);
         store = NULL;

@@ -68,6 +68,13 @@ int store_read_text(const char *path, char **text)
     return error;
 }
 
+int store_read_file(const char *path, const char *file, char **text)
+{
+    SCOPED_FREE char *name = store_file_path(path, file);
+
+    return name ? store_read_text(name, text) : -ENOMEM;
+}
+
 int store_read_again(int fd, char *text, size_t room)
 {
     ssize_t got;
@@ -81,8 +88,8 @@ int store_read_again(int fd, char *text, size_t room)
 
 int store_read_json(const char *path, const char *file, json_t **json)
 {
-    SCOPED_FREE char *name = store_file_path(path, file), *text = NULL;
-    int error = name ? store_read_text(name, &text) : -ENOMEM;
+    SCOPED_FREE char *text = NULL;
+    int error = store_read_file(path, file, &text);
 
     *json = error ? NULL : json_loads(text, 0, NULL);
     if (!error && !json_is_object(*json)) {

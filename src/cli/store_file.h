@@ -24,6 +24,9 @@ int store_read_again(int fd, char *text, size_t room);
 /* Reads any file of at most most_bytes (else -ENOMEM), free(3). */
 int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes);
 
+/* Reads a file of a store or mount as store_read_text does. */
+int store_read_file(const char *path, const char *file, char **text);
+
 /* Reads a file of a store or mount as a JSON object. -EBADMSG: it is none; *json is NULL on
  * failure. */
 int store_read_json(const char *path, const char *file, json_t **json);
