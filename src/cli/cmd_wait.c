@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs wait - until a store is in one of some states, or on its device; looks, never locks */
-#include "base/scope.h"
+#include "base/file_io.h"
 #include "cli/cli.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
@@ -98,16 +98,12 @@ static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_
 static int wait_store(const char *path, unsigned states, uint64_t timeout_ms)
 {
     SCOPED_FREE char *file = store_file_path(path, "state");
-    int fd, status;
+    SCOPED_CLOSE int fd = file ? open(file, O_RDONLY | O_CLOEXEC) : -1;
 
     if (!file)
         return cli_out_of_memory();
-    fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return store_explain(path, "read the state", -errno);
-    status = wait_for(path, fd, states, timeout_ms);
-    close(fd);
-    return status;
+    return fd < 0 ? store_explain(path, "read the state", -errno)
+                  : wait_for(path, fd, states, timeout_ms);
 }
 
 static const struct cli_option options[] = {

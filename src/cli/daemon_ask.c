@@ -168,9 +168,9 @@ static int exchange(const char *path, int fd, const struct gmsfs_fds_request *re
 
 /* Repeats the request if the connection breaks. */
 static int ask_again(const char *path, int fd, enum gmsfs_fds_op op, const uint8_t *id,
-                     uint64_t *remaining)
+                     uint32_t batch, uint64_t *remaining)
 {
-    const struct gmsfs_fds_request request = make_request(op, id, 0);
+    const struct gmsfs_fds_request request = make_request(op, id, batch);
     int error = exchange(path, fd, &request, remaining);
 
     return is_gone(error) ? -ECONNRESET : error;
@@ -261,7 +261,7 @@ int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t 
         error = daemon_drain_mend(drain);
         /* DRAIN_END has finished for good, or the drain was cancelled: the worker knows. */
         if (error == -ECANCELED && op == GMSFS_FDS_DRAIN_END)
-            return ask_again(drain->path, drain->fd, op, NULL, remaining);
+            return ask_again(drain->path, drain->fd, op, NULL, 0, remaining);
         if (error)
             break;
         error = daemon_ask(drain->fd, op, NULL, batch, remaining);
@@ -271,42 +271,32 @@ int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t 
 
 int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16])
 {
-    int fd = daemon_connect(path), error;
+    SCOPED_CLOSE int fd = daemon_connect(path);
 
-    if (fd < 0)
-        return fd;
-    error = ask_again(path, fd, op, id, NULL);
-    close(fd);
-    return error;
+    return fd < 0 ? fd : ask_again(path, fd, op, id, 0, NULL);
 }
 
 int daemon_ask_log(const char *path, uint32_t batch, uint64_t *level)
 {
-    const struct gmsfs_fds_request request = {
-        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_LOG, .batch = batch};
-    int fd = daemon_connect(path), error;
+    SCOPED_CLOSE int fd = daemon_connect(path);
 
-    if (fd < 0)
-        return fd;
-    error = exchange(path, fd, &request, level);
-    close(fd);
-    return is_gone(error) ? -ECONNRESET : error;
+    return fd < 0 ? fd : ask_again(path, fd, GMSFS_FDS_LOG, NULL, batch, level);
 }
 
 int daemon_ask_serve(const char *path, int fd)
 {
-    return ask_again(path, fd, GMSFS_FDS_SERVE, NULL, NULL);
+    return ask_again(path, fd, GMSFS_FDS_SERVE, NULL, 0, NULL);
 }
 
 int daemon_ask_unmount(const char *path)
 {
     const struct gmsfs_fds_request request = make_request(GMSFS_FDS_UNMOUNT, NULL, 0);
-    int fd = daemon_connect(path), error;
+    SCOPED_CLOSE int fd = daemon_connect(path);
+    int error;
 
     if (fd < 0)
         return fd;
     error = exchange(path, fd, &request, NULL);
-    close(fd);
     return is_closed(error) ? 0 : error; /* the daemon closes its socket first */
 }
 
@@ -354,14 +344,10 @@ int daemon_ask_fence(const char *path, enum gmsfs_fds_op op, const uint8_t token
                      struct gmsfs_fds_fence *answer)
 {
     const struct gmsfs_fds_request request = make_request(op, token, 0);
-    int fd = daemon_connect(path), error;
+    SCOPED_CLOSE int fd = daemon_connect(path);
 
     memset(answer, 0, sizeof(*answer));
-    if (fd < 0)
-        return fd;
-    error = exchange_fence(fd, &request, answer);
-    close(fd);
-    return error;
+    return fd < 0 ? fd : exchange_fence(fd, &request, answer);
 }
 
 /* Returns the pid of the answer's sender, which the kernel adds to each message on request. The
