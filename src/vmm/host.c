@@ -168,16 +168,13 @@ static int choose_size(const struct host *host, uint64_t size_bytes, struct vmm_
 static void read_machine(const char *root, char machine[IDENTITY_BYTES])
 {
     char path[4096];
-    FILE *file;
+    SCOPED_FILE FILE *file = NULL;
 
     machine[0] = '\0';
     snprintf(path, sizeof(path), "%s/etc/machine-id", root);
     file = fopen(path, "re");
-    if (file) {
-        if (!fgets(machine, 256, file))
-            machine[0] = '\0';
-        fclose(file);
-    }
+    if (file && !fgets(machine, 256, file))
+        machine[0] = '\0';
     machine[strcspn(machine, "\n")] = '\0';
     if (!machine[0] || !strcmp(machine, "uninitialized")) {
         if (gethostname(machine, 256) < 0)
