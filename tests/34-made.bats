@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# files/model.safetensors of a store that keeps no files of its own: made of its tensors when it is read.
+# files/model.safetensors or files/model.gguf of a store that keeps no files of its own: made of its
+# tensors when it is read.
 #
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
@@ -19,6 +20,34 @@ make_model() { # SIZE: sets MODEL
     MODEL=$("$ROOT/scripts/make-model" --out "$T/model" --size "$1" --shards 2 --seed 0 | tail -n 1)
 }
 
+# make_gguf [OPTION...]: sets MODEL, and F to the file that its store shows
+make_gguf() {
+    requires python3 || return 1
+    MODEL=$T/m.gguf F=$W/files/model.gguf
+    python3 "$ROOT/tests/tools/make_gguf.py" "$MODEL" "$@"
+}
+
+# gguf_of VALUES TENSORS [OPTION]: the same, of Python's lists
+gguf_of() {
+    requires python3 || return 1
+    MODEL=$T/m.gguf F=$W/files/model.gguf
+    python3 - "$ROOT/tests/tools" "$MODEL" "$@" <<'EOF'
+import sys
+sys.path.insert(0, sys.argv[1])
+import make_gguf
+open(sys.argv[2], "wb").write(eval(f"make_gguf.model({', '.join(sys.argv[3:])})"))
+EOF
+}
+
+# shows_gguf [OPTION...]: the store of the model, loaded so, shows the model.
+shows_gguf() {
+    cli load -q "$@" "$W" "$MODEL"
+    assert_eq "$(reason)" model.gguf info
+    assert_eq "$(names "$W/files")" model.gguf
+    cmp "$F" "$MODEL" || fail 'not the bytes that were loaded'
+    same_as_saved
+}
+
 # put_tensor NAME ALLOCATION OFFSET VALUE: an entry; the caller has the writer's lock.
 put_tensor() {
     local name=$W/metadata/$1
@@ -30,9 +59,36 @@ put_tensor() {
 
 # same_as_saved: the file is the one that `gmsfs save` writes, and as long as it is said to be.
 same_as_saved() {
-    cli save -q "$W" "$T/saved.safetensors"
-    cmp "$F" "$T/saved.safetensors" || fail 'not the saved bytes'
-    assert_eq "$(stat -c %s "$F")" "$(stat -c %s "$T/saved.safetensors")" size
+    local saved=$T/saved.${F##*.}
+    cli save -q "$W" "$saved"
+    cmp "$F" "$saved" || fail 'not the saved bytes'
+    assert_eq "$(stat -c %s "$F")" "$(stat -c %s "$saved")" size
+}
+
+# reads_alike FILE: the made file in reads of any size, by mmap and by sendfile.
+reads_alike() {
+    run_logged -0 python3 - "$F" "$1" "$T/sent" <<'EOF'
+import mmap, os, random, sys
+made, saved = (os.open(path, os.O_RDONLY) for path in sys.argv[1:3])
+size = os.fstat(saved).st_size
+random.seed(3)
+for _ in range(300):
+    offset, length = random.randrange(size + 10), random.choice((1, 10, 4096, 100000, 1 << 20, 3 << 20))
+    want, got = os.pread(saved, length, offset), os.pread(made, length, offset)
+    assert want == got, (offset, length, len(want), len(got))
+with mmap.mmap(made, 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapping:
+    assert mapping[:] == os.pread(saved, size, 0)
+try:
+    mmap.mmap(made, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+    sys.exit("mapped shared")
+except OSError as error:
+    assert error.errno == 19, error
+out = os.open(sys.argv[3], os.O_RDWR | os.O_CREAT)
+at = 0
+while at < size:
+    at += os.sendfile(out, made, at, size - at)
+assert os.pread(out, size + 1, 0) == os.pread(saved, size, 0)
+EOF
 }
 
 reason() {
@@ -145,28 +201,7 @@ EOF
     start size=64M,granularity=4K
     commit_odd 200
     same_as_saved
-    run_logged -0 python3 - "$F" "$T/saved.safetensors" "$T/sent" <<'EOF'
-import mmap, os, random, sys
-made, saved = (os.open(path, os.O_RDONLY) for path in sys.argv[1:3])
-size = os.fstat(saved).st_size
-random.seed(3)
-for _ in range(300):
-    offset, length = random.randrange(size + 10), random.choice((1, 10, 4096, 100000, 1 << 20, 3 << 20))
-    want, got = os.pread(saved, length, offset), os.pread(made, length, offset)
-    assert want == got, (offset, length, len(want), len(got))
-with mmap.mmap(made, 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapping:
-    assert mapping[:] == os.pread(saved, size, 0)
-try:
-    mmap.mmap(made, 0, mmap.MAP_SHARED, mmap.PROT_READ)
-    sys.exit("mapped shared")
-except OSError as error:
-    assert error.errno == 19, error
-out = os.open(sys.argv[3], os.O_RDWR | os.O_CREAT)
-at = 0
-while at < size:
-    at += os.sendfile(out, made, at, size - at)
-assert os.pread(out, size + 1, 0) == os.pread(saved, size, 0)
-EOF
+    reads_alike "$T/saved.safetensors"
 }
 
 # bats test_tags=quick
@@ -185,6 +220,7 @@ EOF
         echo 1 >"$W/commit"
         exec 9>&-
         assert_eq "$(reason)" "$why" "$name"
+        [[ $why != model.gguf ]] || assert_eq "$(names "$W/files")" model.gguf
         run_logged ls "$F"
         if [[ $why == model.safetensors ]]; then
             assert_eq "$status" 0 "$name"
@@ -201,7 +237,8 @@ view|a|0|{"dtype":"torch.int8","shape":[2,3],"stride":[1,2]}|'view': its strides
 __metadata__|-|0|{"a":1}|'__metadata__': it is not a JSON object of at most 1,024 strings
 __metadata__|-|0|{"a":"1","a":"2"}|'__metadata__': it is not a JSON object of at most 1,024 strings
 __metadata__|a|0|{"format":"safetensors","bytes":5}|'__metadata__': it lies in an allocation, because it is longer than 1 MiB
-__gguf__|-|0|{}|'__gguf__': its tensors are of a GGUF file: write it by 'gmsfs save STORE FILE.gguf'
+__gguf__|-|0|{"alignment":32,"keys":[],"version":3}|model.gguf
+__gguf__|-|0|{}|'__gguf__': it does not describe a GGUF file
 alone|-|0||it has no tensors
 gmsfs:file:x|-|0|{"bytes":0}|null
 EOF
@@ -264,4 +301,115 @@ with safetensors.safe_open(sys.argv[1], framework="numpy") as file:
     for name in file.keys():
         assert file.get_tensor(name).tobytes() == bytes(want[name]["data"]), name
 EOF
+}
+
+# ---- GGUF ------------------------------------------------------------------------------------
+
+# The list of tokens is longer than an entry, so it lies in an allocation.
+# bats test_tags=quick
+@test "a store of a GGUF file shows that file, byte for byte" {
+    start
+    make_gguf
+    shows_gguf
+    assert_eq "$(stat -c '%a %F' "$F")" '444 regular file'
+    assert_match "$(cat "$W/metadata/gguf:tokenizer.ggml.tokens")" '"format":"gguf"'
+    reads_alike "$MODEL"
+    cli verify "$W" "$F"
+    mkdir "$M/again"
+    cli load -q "$M/again" "$F"
+    assert_eq "$("$GMSFS" sum "$M/again")" "$("$GMSFS" sum "$W")" sums
+    kill_worker
+    cmp "$F" "$MODEL"
+    hold open "$F" r read 100
+    assert_state weights RO
+}
+
+@test "a store shows its GGUF file of any alignment, version, types and values" {
+    start size=64M,granularity=4K
+    make_gguf --alignment 4096 --tokens 3
+    shows_gguf
+    reads_alike "$MODEL"
+    make_gguf --alignment 8 --tokens 3
+    shows_gguf --immutable
+    gguf_of '[]' 'make_gguf.TENSORS[:2]' version=2
+    shows_gguf
+    gguf_of '[("k", "u8", 1)]' '[("none", "Q4_0", [0, 3]), ("scalar", "I32", []), ("none.too", "F32", [0])]'
+    shows_gguf
+    gguf_of 'make_gguf.every_kind(9, 32)' '[(f"t{i}", "F32", [i % 70]) for i in range(3000)]'
+    shows_gguf
+    reads_alike "$MODEL"
+}
+
+@test "a store shows the GGUF file of a model of several files, and the file after a change" {
+    requires python3
+    start
+    python3 "$ROOT/tests/tools/make_gguf.py" "$T/m" --split 3
+    cli load -q "$W" "$T"/m-*.gguf
+    F=$W/files/model.gguf
+    assert_eq "$(reason)" model.gguf info
+    same_as_saved
+    exec 9<>"$W/lock"
+    head -c 4000 /dev/urandom >"$W/allocations/more"
+    put_tensor more more 100 '{"dtype":"torch.bfloat16","shape":[30,20]}'
+    printf '\4\0\0\0\7\0\0\0' >"$W/metadata/gguf:a.u32"
+    [[ ! -e $F ]] || fail "a file that a writer changes is shown"
+    echo 1 >"$W/commit"
+    exec 9>&-
+    same_as_saved
+    grep -q more "$F"
+}
+
+@test "a GGUF file of a store in GPU memory has the same bytes" {
+    fake_gpus 'devices 1' 'memory 256' 'lazy 1'
+    start size=256M
+    make_gguf
+    shows_gguf
+    reads_alike "$MODEL"
+}
+
+# bats test_tags=quick
+@test "where no GGUF file can be made, info and gmsfs save say why" {
+    requires jq
+    start
+    F=$W/files/model.gguf
+    local key value where why words
+    while IFS='|' read -r key value where why words; do
+        exec 9<>"$W/lock"
+        find "$W/metadata" -type f -delete
+        [[ -e $W/allocations/a ]] || head -c 100 /dev/zero >"$W/allocations/a"
+        put_tensor good a 0 '{"dtype":"torch.int8","shape":[10]}'
+        put_tensor __gguf__ - 0 '{"alignment":32,"keys":["k","k2"],"version":3}'
+        put_tensor gguf:k - 0 'any bytes'
+        put_tensor gguf:k2 - 0 ''
+        put_tensor "$key" "$where" 90 "$value"
+        echo 1 >"$W/commit"
+        exec 9>&-
+        assert_eq "$(reason)" "$why" "$key"
+        if [[ $why == model.gguf ]]; then
+            same_as_saved
+        else
+            [[ ! -e $W/files ]] || fail "$key: a file is there"
+        fi
+        if [[ $words ]]; then
+            cli -1 save "$W" "$T/no.gguf"
+            assert_match "$output" "$words"
+        fi
+    done <<'EOF'
+other|words|-|model.gguf|
+__gguf__|{"alignment":32,"keys":["k2"],"version":2}|-|model.gguf|
+__gguf__|{"alignment":33,"keys":[],"version":3}|-|'__gguf__': it does not describe a GGUF file|nothing is understood of its entry
+__gguf__|{"alignment":32,"keys":["k","x"],"version":3}|-|'__gguf__': it names a key-value that is not there|'gguf:x': the entry is not there
+__gguf__|{"alignment":32,"keys":["k","k"],"version":3}|-|'__gguf__': it names a key-value twice|it names a key-value twice
+__gguf__|{"alignment":32,"keys":["1","2","3","4","5","6","7"],"version":3}|-|'__gguf__': it names a key-value that is not there|'gguf:1': the entry is not there
+gguf:k|{"bytes":10,"format":"gguf"}|a|model.gguf|
+gguf:k|{"bytes":11,"format":"gguf"}|a|'gguf:k': it reaches beyond its allocation|
+gguf:k|{"bytes":9,"format":"safetensors"}|a|'gguf:k': no value of a file of that format|'gguf:k': no value of a file of that format
+tensor|{"dtype":"torch.uint8","shape":[4]}|a|'tensor': its dtype is none that GGUF has|'tensor': its dtype is none that GGUF has
+tensor|{"dtype":"torch.int8","shape":[1,1,1,1,1]}|a|'tensor': it has more than four dimensions|it has more than four dimensions
+tensor|{"dtype":"torch.uint8","shape":[9],"ggml_type":"Q4_0"}|a|'tensor': its dtype and shape are not those of its ggml_type|not those of its ggml_type
+tensor|{"dtype":"torch.int16","shape":[6]}|a|'tensor': it reaches beyond its allocation's size|
+EOF
+    gguf_of '[("general.name", "string", "words")]' '[]'
+    cli load -q "$W" "$MODEL"
+    assert_eq "$(reason)" 'it has no tensors' 'a vocabulary alone'
 }

@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/reader.h"
 #include "mover/sink.h"
+#include "tensor/file_plan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,11 +22,9 @@
 struct save_file {
     char *path;
     int fd; /* of a file without a name while it is written; -1: it has one, or does not exist */
-    char *temporary; /* name before it gets the real one; NULL if none */
-    char *head;      /* the header, or all of an index */
-    size_t head_bytes;
-    size_t first, count; /* tensors */
-    uint64_t size_bytes;
+    char *temporary;       /* name before it gets the real one; NULL if none */
+    size_t first, count;   /* tensors */
+    struct file_plan plan; /* its allocations are ranks of the reader's mappings */
 };
 
 struct save {
@@ -44,9 +43,7 @@ struct save {
 
     /* Planned. */
     const struct model_tensor **models; /* those of the tensors */
-    uint64_t *sizes;                    /* of each tensor */
-    uint64_t *offsets;       /* of each tensor, in its file; GGUF: also the end of the last */
-    struct save_file *files; /* an index is the last */
+    struct save_file *files;            /* an index is the last */
     size_t file_count;
     bool has_index;
     uint64_t size_bytes; /* of all files */
@@ -60,17 +57,14 @@ struct save {
 /* A value that lies in the store's memory. */
 struct save_value {
     const uint8_t *from; /* for `staging` alone */
-    uint64_t size_bytes; /* 0: the value is not in memory, and need not be fetched */
-    char *bytes;         /* after the fetch */
+    uint64_t size_bytes;
+    char *bytes; /* after the fetch; the caller frees them */
 };
 
-/* save_values.c: finds a long value of that format, of at most most_bytes. NULL, or why the entry
- * is none. */
-const char *save_find_value(const struct save *save, const struct gmsfs_layout_entry *entry,
-                            const char *format, uint64_t most_bytes, struct save_value *value);
-/* Fetches the values with a size. Call save_free_values() in any case. */
-int save_fetch_values(struct save *save, struct save_value *values, size_t count);
-void save_free_values(struct save_value *values, size_t count);
+/* save_value.c: finds the long value of a safetensors file. False: the entry is none. */
+bool save_find_value(const struct save *save, const struct gmsfs_layout_entry *entry,
+                     struct save_value *value);
+int save_fetch_value(struct save *save, struct save_value *value);
 
 /* save_plan.c: names, headers and places. */
 int save_plan(struct save *save);

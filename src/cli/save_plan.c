@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans the names and headers of the files, before the first is made. */
+#include "base/scope.h"
 #include "cli/save.h"
 
-#include "model/long_value.h"
 #include "model/safetensors_write.h"
 
 #include <errno.h>
@@ -24,20 +24,16 @@ static int save_stem_length(const struct save *save)
 static int save_parse_metadata(struct save *save, const struct gmsfs_layout_entry *entry,
                                json_t **metadata)
 {
-    struct save_value *value = calloc(1, sizeof(*value));
-    int status = value ? CLI_OK : cli_out_of_memory();
-    bool is_long =
-        value && entry->rank != GMSFS_SLOT_NONE &&
-        !save_find_value(save, entry, LONG_VALUE_SAFETENSORS, SAFETENSORS_MAX_HEADER_BYTES, value);
+    struct save_value value = {0};
+    bool is_long = save_find_value(save, entry, &value);
+    int status = is_long ? save_fetch_value(save, &value) : CLI_OK;
 
     *metadata = NULL;
-    if (is_long)
-        status = save_fetch_values(save, value, 1);
-    if (status == CLI_OK && is_long)
-        *metadata = json_loadb(value->bytes, value->size_bytes, JSON_REJECT_DUPLICATES, NULL);
-    else if (status == CLI_OK)
-        *metadata = json_loadb(entry->value, entry->value_bytes, JSON_REJECT_DUPLICATES, NULL);
-    save_free_values(value, 1);
+    if (status == CLI_OK)
+        *metadata =
+            is_long ? json_loadb(value.bytes, value.size_bytes, JSON_REJECT_DUPLICATES, NULL)
+                    : json_loadb(entry->value, entry->value_bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(value.bytes);
     return status;
 }
 
@@ -71,27 +67,46 @@ static int save_get_metadata(struct save *save, json_t **metadata)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
+/* Adds the text, and the bytes of the file's tensors, to its plan. */
+static void save_make(const struct save *save, struct save_file *file, const char *text,
+                      size_t bytes)
+{
+    char *to = file_plan_add_text(&file->plan, bytes);
+
+    if (to)
+        memcpy(to, text, bytes);
+    for (size_t i = file->first; i < file->first + file->count; i++) {
+        const struct reader_tensor *tensor = &save->tensors.list[i];
+
+        file_plan_add_memory(&file->plan, tensor->rank, tensor->offset_bytes,
+                             tensor->tensor.size_bytes);
+    }
+}
+
+static int save_plan_parts(struct save *save, struct save_file *file, const char *text,
+                           size_t bytes)
+{
+    save_make(save, file, text, bytes);
+    if (file_plan_room(&file->plan) != 0)
+        return cli_out_of_memory();
+    save_make(save, file, text, bytes);
+    save->size_bytes += file->plan.size_bytes;
+    return CLI_OK;
+}
+
 static int save_plan_head(struct save *save, struct save_file *file, json_t *metadata)
 {
-    uint64_t at;
-    int error = safetensors_make_header(save->models + file->first, file->count, metadata,
-                                        &file->head, &file->head_bytes);
+    SCOPED_FREE char *head = NULL;
+    size_t head_bytes;
+    int error = safetensors_make_header(save->models + file->first, file->count, metadata, &head,
+                                        &head_bytes);
 
     if (error == -EFBIG)
         return cli_error(
             "%s: the header would have more than the %u bytes that readers accept; choose a "
             "smaller --shard-size",
             file->path, SAFETENSORS_MAX_HEADER_BYTES);
-    if (error)
-        return cli_out_of_memory();
-    at = file->head_bytes;
-    for (size_t i = file->first; i < file->first + file->count; i++) {
-        save->offsets[i] = at;
-        at += save->sizes[i];
-    }
-    file->size_bytes = at;
-    save->size_bytes += at;
-    return CLI_OK;
+    return error ? cli_out_of_memory() : save_plan_parts(save, file, head, head_bytes);
 }
 
 /* Room for one file more, the index. */
@@ -161,43 +176,38 @@ static json_t *save_make_map(const struct save *save)
 static int save_plan_index(struct save *save)
 {
     struct save_file *index = &save->files[save->file_count];
+    SCOPED_FREE char *text = NULL;
     json_t *map = save_make_map(save);
     json_t *json = map ? json_pack("{s:{s:I},s:o}", "metadata", "total_size",
                                    (json_int_t)save->tensors.size_bytes, "weight_map", map)
                        : NULL;
 
     if (json)
-        index->head = json_dumps(json, JSON_INDENT(2) | JSON_SORT_KEYS);
+        text = json_dumps(json, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(json);
-    if (!index->head)
+    if (!text)
         return cli_error("%s: cannot make the index: out of memory, or the name is not UTF-8",
                          save->path);
     if (asprintf(&index->path, "%s" INDEX_SUFFIX, save->path) < 0) {
         index->path = NULL;
         return cli_out_of_memory();
     }
-    index->head_bytes = strlen(index->head);
-    index->size_bytes = index->head_bytes;
-    save->size_bytes += index->size_bytes;
     save->has_index = true;
     save->file_count++;
-    return CLI_OK;
+    return save_plan_parts(save, index, text, strlen(text));
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
 static int save_plan_tensors(struct save *save)
 {
-    size_t count = save->tensors.count, room = count + 1;
+    size_t count = save->tensors.count;
 
-    save->models = calloc(room, sizeof(struct model_tensor *));
-    save->sizes = calloc(room, sizeof(*save->sizes));
-    save->offsets = calloc(room, sizeof(*save->offsets));
-    if (!save->models || !save->sizes || !save->offsets)
+    save->models = calloc(count + 1, sizeof(struct model_tensor *));
+    if (!save->models)
         return cli_out_of_memory();
     for (size_t i = 0; i < count; i++) {
         save->models[i] = &save->tensors.list[i].tensor;
-        save->sizes[i] = save->models[i]->size_bytes;
         if (strcmp(save->models[i]->name, SAFETENSORS_METADATA_KEY) == 0)
             return cli_error(
                 "%s: a tensor is called %s, which means something else in a safetensors "
@@ -231,13 +241,8 @@ void save_plan_free(struct save *save)
 {
     for (size_t i = 0; save->files && i < save->file_count; i++) {
         free(save->files[i].path);
-        free(save->files[i].head);
+        file_plan_free(&save->files[i].plan);
     }
-    /* An index that was not finished stands behind the files that count. */
-    if (save->files && !save->has_index)
-        free(save->files[save->file_count].head);
     free(save->files);
     free(save->models);
-    free(save->sizes);
-    free(save->offsets);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the mapped memory into files beside the real ones, which they become at the very end. */
-#include "base/array.h"
 #include "base/failure.h"
 #include "base/fd_path.h"
 #include "base/file_io.h"
+#include "base/number.h"
 #include "cli/save.h"
 
 #include "base/size.h"
@@ -205,7 +205,7 @@ static int save_make(const struct save *save, struct save_file *file, const char
     if (fd < 0)
         return fd;
     do
-        error = sink_reserve(fd, file->size_bytes, &save->way, promised_bytes);
+        error = sink_reserve(fd, file->plan.size_bytes, &save->way, promised_bytes);
     while (error == -EINTR && !signals_get());
     if (file->fd < 0 && close(fd) < 0 && !error)
         error = -errno;
@@ -237,31 +237,17 @@ static int save_make_all(struct save *save)
 
 /* ---- filling ------------------------------------------------------------------------------- */
 
-/* The first tensor of the file that has bytes behind this place. */
-static size_t save_find(const struct save_copy *copy, uint64_t at)
-{
-    const struct save *save = copy->save;
-    size_t index = copy->file->first;
-
-    ARRAY_SEARCH(index, copy->file->first + copy->file->count,
-                 save->offsets[index] + save->sizes[index] <= at);
-    return index;
-}
-
-/* Writes the part of a tensor between the stream's position in the file and `end`. */
-static int save_tensor(const struct save_copy *copy, size_t index, uint64_t end,
+/* Writes bytes of the store's memory up to the offset `end` of the file. */
+static int save_memory(const struct save_copy *copy, const struct file_extent *extent, uint64_t end,
                        struct sink_stream *stream, struct staging_lane *lane)
 {
-    const struct save *save = copy->save;
-    uint64_t done = stream->at - save->offsets[index], left = save->sizes[index] - done;
-    const uint8_t *part;
+    const struct reader *reader = &copy->save->reader;
+    const uint8_t *memory = reader->mappings[extent->source].ptr, *part;
     size_t step = 1;
-    int error;
+    int error =
+        staging_fetch(lane, &reader->memory, memory + extent->offset + (stream->at - extent->at),
+                      end - stream->at, WORK_PIECE_BYTES);
 
-    if (left > end - stream->at)
-        left = end - stream->at;
-    error = staging_fetch(lane, &save->reader.memory, save->tensors.list[index].bytes + done, left,
-                          WORK_PIECE_BYTES);
     while (!error && step > 0) {
         error = staging_next(lane, &part, &step);
         if (!error && step > 0)
@@ -270,7 +256,6 @@ static int save_tensor(const struct save_copy *copy, size_t index, uint64_t end,
     return error;
 }
 
-/* Zeros up to where the next tensor begins, of formats that align them. */
 static int save_zeros(struct sink_stream *stream, uint64_t until)
 {
     static const uint8_t zeros[ZERO_BYTES];
@@ -283,39 +268,32 @@ static int save_zeros(struct sink_stream *stream, uint64_t until)
     return error;
 }
 
-static int save_tensors(const struct save_copy *copy, uint64_t end, struct sink_stream *stream,
-                        struct staging_lane *lane)
+static int save_extent(const struct save_copy *copy, const struct file_extent *extent, uint64_t end,
+                       struct sink_stream *stream, struct staging_lane *lane)
 {
-    const struct save *save = copy->save;
-    size_t behind = copy->file->first + copy->file->count;
-    int error = 0;
-
-    for (size_t i = save_find(copy, stream->at); !error && i < behind && stream->at < end; i++) {
-        uint64_t begin = save->offsets[i] < end ? save->offsets[i] : end;
-        error = save_zeros(stream, begin);
-        if (!error && save->sizes[i] > 0 && stream->at < end)
-            error = save_tensor(copy, i, end, stream, lane);
-    }
-    return error ? error : save_zeros(stream, end);
+    if (file_extent_is_memory(extent))
+        return save_memory(copy, extent, end, stream, lane);
+    if (extent->source == FILE_PLAN_ZEROS)
+        return save_zeros(stream, end);
+    return sink_put(
+        stream, (const uint8_t *)copy->file->plan.text + extent->offset + (stream->at - extent->at),
+        (size_t)(end - stream->at));
 }
 
-/* Writes a piece of the file: of the header, of consecutive tensors, or both. */
+/* Writes a piece of the file. */
 static int save_piece(void *context, const struct work_piece *piece, void *own)
 {
     struct save_copy *copy = context;
-    const struct save_file *file = copy->file;
+    const struct file_plan *plan = &copy->file->plan;
     uint64_t end = piece->offset_bytes + piece->size_bytes;
     void *room = staging_scratch(own, SINK_ROOM_BYTES);
     struct sink_stream stream;
     int error = room ? 0 : -ENOMEM;
 
     sink_begin(&stream, &copy->sink, piece->offset_bytes, room);
-    if (!error && stream.at < file->head_bytes)
-        error =
-            sink_put(&stream, (const uint8_t *)file->head + stream.at,
-                     (end < file->head_bytes ? (size_t)end : file->head_bytes) - (size_t)stream.at);
-    if (!error)
-        error = save_tensors(copy, end, &stream, own);
+    for (size_t i = file_plan_find(plan, stream.at); !error && stream.at < end; i++)
+        error = save_extent(copy, &plan->extents[i], number_smaller(file_plan_end(plan, i), end),
+                            &stream, own);
     return error ? error : sink_end(&stream);
 }
 
@@ -330,7 +308,7 @@ static int save_tick(void *context, uint64_t done_bytes)
 static int save_copy_all(struct save_copy *copy)
 {
     struct save *save = copy->save;
-    struct work work = {.item_bytes = &copy->file->size_bytes,
+    struct work work = {.item_bytes = &copy->file->plan.size_bytes,
                         .item_count = 1,
                         .context = copy,
                         .piece = save_piece,
@@ -348,11 +326,11 @@ static int save_fill(struct save *save, const struct save_file *file)
 
     if (fd < 0)
         return -errno;
-    sink_open(&copy.sink, fd, file->size_bytes, &save->way);
+    sink_open(&copy.sink, fd, file->plan.size_bytes, &save->way);
     error = save_copy_all(&copy);
     sink_close(&copy.sink);
     if (!error)
-        save->copied_bytes += file->size_bytes;
+        save->copied_bytes += file->plan.size_bytes;
     if (!error && fsync(fd) < 0)
         error = -errno;
     if (fd != file->fd && close(fd) < 0 && !error)

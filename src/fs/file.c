@@ -67,6 +67,7 @@ static bool may_read_pages(const struct core *core, uint64_t id, uint64_t fh)
     case NODE_ALLOCATION:
     case NODE_FILE:
     case NODE_MADE:
+    case NODE_MADE_GGUF:
         return may_have_pages(core, fh);
     case NODE_REGION:
         return !is_held_allocation(core, fh);
@@ -92,6 +93,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
         read_file(req, id, info->fh, size, (uint64_t)offset);
         break;
     case NODE_MADE:
+    case NODE_MADE_GGUF:
         fs_made_read(req, id, info->fh, size, (uint64_t)offset);
         break;
     case NODE_REGION:

@@ -74,7 +74,7 @@ struct fs_handle {
     bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
     struct fs_kept_handle *kept; /* NULL: none of it outlives the worker */
     struct fs_mapped *mapped;    /* NULL: it is open directly */
-    struct made_file *made;      /* of NODE_MADE, from the first read on */
+    struct file_plan *made;      /* of a made file, from the first read on */
     uint64_t made_bytes;         /* counted for it */
     struct fuse_pollhandle *poll;
     struct fs_handle *poll_next, **poll_link; /* list of handles with a poll */

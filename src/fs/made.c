@@ -2,12 +2,14 @@
 /*
  * made - reads the file of a store's tensors (tensor/made_file.h)
  *
- * An open file has a plan from its first read on: the header, and where the tensors lie. A read is
- * answered as a whole, because the kernel fills pages up with zeros: its bytes are gathered from
- * the header and from as few spans of allocations as can be. A read of one tensor's bytes is
- * answered from its memory.
+ * An open file has a plan from its first read on (tensor/file_plan.h). A read is answered as a
+ * whole, because the kernel fills pages up with zeros: its bytes are gathered from the plan and
+ * from as few spans of allocations as can be. A read of one tensor's bytes is answered from its
+ * memory.
  */
 #include "fs/fs_internal.h"
+
+#include "base/number.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,9 +21,9 @@
 struct reading {
     struct service_request service; /* first */
     struct fs_request *request;
-    uint64_t at, end; /* in the file: the next byte, and the end of the read */
-    uint64_t span_at; /* of the span that is being read: in its allocation */
-    uint8_t *bytes;   /* NULL: none were gathered yet */
+    uint64_t at, end;              /* in the file: the next byte, and the end of the read */
+    uint64_t span_source, span_at; /* the span that is being read: its allocation, offset in it */
+    uint8_t *bytes;                /* NULL: none were gathered yet */
     size_t size;
     uint64_t counted_bytes; /* for this user */
     uint32_t uid;
@@ -41,7 +43,7 @@ static struct fs_handle *find_handle(const struct reading *reading)
     return fs ? fs_handle_find(fs, reading->request->file) : NULL;
 }
 
-static const struct made_file *get_plan(const struct reading *reading)
+static const struct file_plan *get_plan(const struct reading *reading)
 {
     const struct fs_handle *handle = find_handle(reading);
 
@@ -62,7 +64,7 @@ static int ask_plan(struct reading *reading, struct fs_handle *handle)
 }
 
 /* Another read of the same file may have had it made too. */
-static void take_plan(struct reading *reading, struct made_file *made)
+static void take_plan(struct reading *reading, struct file_plan *made)
 {
     struct fs_handle *handle = find_handle(reading);
 
@@ -92,17 +94,29 @@ static int make_room(struct reading *reading, uint64_t bytes)
     return reading->bytes ? 0 : -ENOMEM;
 }
 
-static int gather_header(struct reading *reading, const struct made_file *made)
+/* Gathers bytes of an extent that are not in memory, as far as the read goes. There is room. */
+static void put_own(struct reading *reading, const struct file_plan *made, size_t index)
 {
-    uint64_t end = reading->end < made->header_bytes ? reading->end : made->header_bytes;
+    const struct file_extent *extent = &made->extents[index];
+    uint64_t end = number_smaller(file_plan_end(made, index), reading->end);
+    size_t count = (size_t)(end - reading->at);
+    uint8_t *to = reading->bytes + reading->size;
+
+    if (extent->source == FILE_PLAN_ZEROS)
+        memset(to, 0, count);
+    else
+        memcpy(to, made->text + extent->offset + (reading->at - extent->at), count);
+    reading->size += count;
+    reading->at = end;
+}
+
+static int gather_own(struct reading *reading, const struct file_plan *made, size_t index)
+{
     int error = make_room(reading, reading->end - reading->at);
 
-    if (error)
-        return error;
-    memcpy(reading->bytes, made->header + reading->at, end - reading->at);
-    reading->size = (size_t)(end - reading->at);
-    reading->at = end;
-    return 0;
+    if (!error)
+        put_own(reading, made, index);
+    return error;
 }
 
 /* Copies bytes of an answer, which is in two parts. Returns how many there were. */
@@ -127,10 +141,10 @@ static size_t copy_answer(const struct service_answer *answer, uint64_t from, si
 }
 
 /* Answers the request from the memory of one tensor. False: it is for more than that. */
-static bool reply_span(struct reading *reading, const struct made_file *made,
+static bool reply_span(struct reading *reading, const struct file_plan *made,
                        const struct service_answer *answer)
 {
-    if (reading->bytes || reading->end > made_file_end(made, made_file_find(made, reading->at)) ||
+    if (reading->bytes || reading->end > file_plan_end(made, file_plan_find(made, reading->at)) ||
         answer->bytes + answer->rest_bytes < reading->end - reading->at)
         return false;
     fs_request_finish(reading->request, 0, answer);
@@ -138,11 +152,30 @@ static bool reply_span(struct reading *reading, const struct made_file *made,
     return true;
 }
 
-/* Takes the tensors of the span, as far as it goes. */
+/* Copies the span's bytes of this extent, as far as read and answer go. False: the span has no more
+ * for the read. */
+static bool put_span(struct reading *reading, const struct file_plan *made, size_t index,
+                     const struct service_answer *answer)
+{
+    const struct file_extent *extent = &made->extents[index];
+    uint64_t end = number_smaller(file_plan_end(made, index), reading->end);
+    uint64_t from = extent->offset + reading->at - extent->at;
+    size_t wanted = (size_t)(end - reading->at), copied;
+
+    if (extent->source != reading->span_source || from < reading->span_at)
+        return false; /* it may begin before the span, as it shares bytes with the one before */
+    copied = copy_answer(answer, from - reading->span_at, wanted, reading->bytes + reading->size);
+    reading->at += copied;
+    reading->size += copied;
+    return copied == wanted;
+}
+
+/* Takes the tensors of the span, and what is between them, as far as it goes. */
 static void take_span(struct reading *reading, const struct service_answer *answer)
 {
-    const struct made_file *made = get_plan(reading);
-    size_t index, wanted, done = 0;
+    const struct file_plan *made = get_plan(reading);
+    uint64_t before = reading->at;
+    bool goes_on = true;
 
     if (!made) {
         reading->error = -ESTALE;
@@ -151,46 +184,42 @@ static void take_span(struct reading *reading, const struct service_answer *answ
     if (reply_span(reading, made, answer))
         return;
     reading->error = make_room(reading, reading->end - reading->at);
-    for (index = made_file_find(made, reading->at); !reading->error; index++) {
-        const struct made_file_extent *extent = &made->extents[index];
-        uint64_t end = made_file_end(made, index), from = extent->offset + reading->at - extent->at;
-
-        wanted = (size_t)((end < reading->end ? end : reading->end) - reading->at);
-        if (from < reading->span_at)
-            break; /* it begins before the span, as it shares bytes with the one before */
-        size_t copied =
-            copy_answer(answer, from - reading->span_at, wanted, reading->bytes + reading->size);
-
-        reading->at += copied;
-        reading->size += copied;
-        done += copied;
-        if (copied < wanted || reading->at == reading->end ||
-            made->extents[index + 1].serial != extent->serial)
-            break;
+    if (reading->error)
+        return;
+    for (size_t index = file_plan_find(made, reading->at); goes_on && reading->at < reading->end;
+         index++) {
+        if (file_extent_is_memory(&made->extents[index]))
+            goes_on = put_span(reading, made, index, answer);
+        else
+            put_own(reading, made, index);
     }
-    if (!reading->error && done == 0)
+    if (reading->at == before)
         reading->error = -EIO;
 }
 
 /* Reads the memory of as many of the next tensors as lie together. */
-static int ask_span(struct reading *reading, const struct made_file *made)
+static int ask_span(struct reading *reading, const struct file_plan *made, size_t index)
 {
-    size_t index = made_file_find(made, reading->at);
-    const struct made_file_extent *first = &made->extents[index], *extent = first;
-    struct service_part part = {.serial = first->serial,
+    const struct file_extent *first = &made->extents[index];
+    struct service_part part = {.serial = first->source,
                                 .offset = first->offset + reading->at - first->at};
     uint64_t most = part.offset + SPAN_BYTES, span_end = part.offset, end = reading->at;
 
-    for (; end < reading->end && index < made->count && extent->serial == first->serial &&
-           extent->offset < most;
-         extent = &made->extents[++index]) {
-        end = made_file_end(made, index) < reading->end ? made_file_end(made, index) : reading->end;
+    for (; end < reading->end && index < made->count; index++) {
+        const struct file_extent *extent = &made->extents[index];
+
+        end = number_smaller(file_plan_end(made, index), reading->end);
+        if (!file_extent_is_memory(extent))
+            continue;
+        if (extent->source != first->source || extent->offset >= most)
+            break;
         if (extent->offset + end - extent->at > span_end)
             span_end = extent->offset + end - extent->at;
     }
-    part.bytes = (size_t)((span_end < most ? span_end : most) - part.offset);
+    part.bytes = (size_t)(number_smaller(span_end, most) - part.offset);
     part.later = ++reading->spans % SPANS_AT_ONCE == 0;
     reading->span_at = part.offset;
+    reading->span_source = part.serial;
     return service_read_part(reading->request->fs->service, reading->request->file, &part,
                              &reading->service);
 }
@@ -210,7 +239,7 @@ static void finish(struct reading *reading)
     free(reading);
 }
 
-/* Returns false once the file's session has ended. Reads of memory ask the service, the header is
+/* Returns false once the file's session has ended. Reads of memory ask the service, all else is
  * here. */
 static bool has_session(const struct reading *reading)
 {
@@ -234,10 +263,11 @@ static int go_step(struct reading *reading)
         reading->end = handle->made->size_bytes;
     if (reading->at >= reading->end)
         return 0;
-    if (reading->at < handle->made->header_bytes)
-        return has_session(reading) ? gather_header(reading, handle->made) : -ESTALE;
+    size_t index = file_plan_find(handle->made, reading->at);
+    if (!file_extent_is_memory(&handle->made->extents[index]))
+        return has_session(reading) ? gather_own(reading, handle->made, index) : -ESTALE;
     reading->answered = false;
-    return ask_span(reading, handle->made);
+    return ask_span(reading, handle->made, index);
 }
 
 /* Answers may come while the service is being called: so this is no recursion, however many tensors

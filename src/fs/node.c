@@ -61,6 +61,7 @@ static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_BY_ID] = {"by-id", NODE_STORE, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_CONTENTS] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_MADE] = {MADE_FILE_NAME, NODE_FILES, S_IFREG, CORE_KIND_ALLOCATION, false},
+    [NODE_MADE_GGUF] = {MADE_GGUF_NAME, NODE_FILES, S_IFREG, CORE_KIND_ALLOCATION, false},
 };
 
 _Static_assert(NODE_KIND_COUNT <= BY_ID_BIT, "the bit is no kind's");
@@ -123,9 +124,10 @@ static int find_region(const struct core *core, uint64_t serial, struct node *no
     return 0;
 }
 
-bool node_has_made(const struct core *core, const struct core_store *store)
+enum node_kind node_find_made(const struct core *core, const struct core_store *store)
 {
-    return store->made.size_bytes > 0 && core_get_layout(core, store) == store->fixed;
+    bool is_there = store->made.size_bytes > 0 && core_get_layout(core, store) == store->fixed;
+    return !is_there ? NODE_NONE : store->made.is_gguf ? NODE_MADE_GGUF : NODE_MADE;
 }
 
 bool node_has_files(const struct core *core, const struct core_store *store)
@@ -138,12 +140,11 @@ bool node_has_files(const struct core *core, const struct core_store *store)
     return file_tree_first(layout, NULL, 0) != NULL;
 }
 
-/* Returns true if the store, as it is now, has this fixed name. */
-static bool has_fixed(const struct core *core, const struct core_store *store, enum node_kind kind)
+bool node_has_fixed(const struct core *core, const struct core_store *store, enum node_kind kind)
 {
     if (kind == NODE_FILES)
         return node_has_files(core, store);
-    return kind != NODE_MADE || node_has_made(core, store);
+    return !node_is_made(kind) || node_find_made(core, store) == kind;
 }
 
 int node_get_file(const struct core *core, const struct node *node, struct file_tree_file *file)
@@ -216,11 +217,10 @@ static int find_by_id(const struct core *core, uint64_t serial, struct node *nod
         if (!node->entry)
             return -ENOENT;
         return node->kind == NODE_FILE ? node_get_file(core, node, &file) : check_depth(core, node);
-    case NODE_FILES:
-    case NODE_MADE:
-        return has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;
     default:
-        return node->kind == NODE_CONTENTS || is_by_id(node->kind) ? 0 : -ENOENT;
+        if (node->kind != NODE_CONTENTS && !is_by_id(node->kind) && !node_is_made(node->kind))
+            return -ENOENT;
+        return node_has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;
     }
 }
 
@@ -249,7 +249,7 @@ int node_find(const struct core *core, uint64_t id, struct node *node)
     node->store = core_find_store(core, serial);
     if (!node->store || node->kind == NODE_CONTENTS)
         return -ENOENT;
-    return has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;
+    return node_has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;
 }
 
 static enum node_kind find_fixed(enum node_kind parent, const char *name)
@@ -367,7 +367,7 @@ static int lookup_fixed(const struct core *core, const struct node *directory, c
     *node = (struct node){.kind = find_fixed(directory->kind, name),
                           .store = directory->store,
                           .contents = directory->contents};
-    return node->kind != NODE_NONE && has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;
+    return node->kind != NODE_NONE && node_has_fixed(core, node->store, node->kind) ? 0 : -ENOENT;
 }
 
 static int lookup_file(const struct core *core, const struct node *directory, const char *name,
@@ -477,7 +477,7 @@ static mode_t get_mode(const struct node *node)
     if (traits->type == S_IFDIR)
         return S_IFDIR | base;
     mode_t mask = 0;
-    if (node->kind == NODE_FILE || node->kind == NODE_PIECES || node->kind == NODE_MADE)
+    if (node->kind == NODE_FILE || node->kind == NODE_PIECES || node_is_made(node->kind))
         return S_IFREG | (base & MODE_OF_FILE);
     if (service_get_directions(traits->file) & SERVICE_READ)
         mask |= 0444u;
@@ -583,13 +583,12 @@ void node_stat(const struct core *core, const struct node_top *top, const struct
         time_ms = node->store->changed_ms;
     else if (node->region)
         time_ms = node->region->registered_ms;
-    stat->st_mtim.tv_sec = (time_t)(time_ms / 1000);
-    stat->st_mtim.tv_nsec = (long)(time_ms % 1000) * 1000000;
+    set_time(&stat->st_mtim, (int64_t)time_ms * 1000000);
     stat->st_atim = stat->st_ctim = stat->st_mtim;
     set_kept_times(core, node, stat);
     if (node->kind == NODE_FILE) {
         stat_file(core, node, stat);
-    } else if (node->kind == NODE_MADE) {
+    } else if (node_is_made(node->kind)) {
         set_size(stat, node->store->made.size_bytes);
     } else if (node->allocation) {
         stat->st_size = (off_t)node->allocation->size_bytes;

@@ -51,13 +51,14 @@ enum node_kind {
     NODE_REGION_OWNER, /* its serial is the uid */
     NODE_REGION,
     NODE_POOLS,
-    NODE_FILES,           /* there while the store has an entry of a file, or NODE_MADE */
+    NODE_FILES,           /* there while the store has an entry of a file, or a made one */
     NODE_FILES_DIRECTORY, /* below `files` */
     NODE_FILE,
     NODE_PIECES,
-    NODE_BY_ID,    /* `by-id`, which no listing shows */
-    NODE_CONTENTS, /* the directory in it */
-    NODE_MADE,     /* the file of a store's tensors (made_file.h); its serial is the store's */
+    NODE_BY_ID,     /* `by-id`, which no listing shows */
+    NODE_CONTENTS,  /* the directory in it */
+    NODE_MADE,      /* the file of a store's tensors (made_file.h); its serial is the store's */
+    NODE_MADE_GGUF, /* the same as a GGUF file */
     NODE_KIND_COUNT,
 };
 
@@ -100,11 +101,17 @@ int node_lookup(const struct core *core, const struct node_top *top, uint64_t pa
                 const char *name, struct node *node);
 /* Returns true if a listing of the directory shows the fixed name of this kind, if it is there. */
 bool node_has_name(const struct node *directory, enum node_kind kind);
+/* Returns true if the store, as it is now, has this fixed name. */
+bool node_has_fixed(const struct core *core, const struct core_store *store, enum node_kind kind);
 /* Returns true if the store shows `files`. */
 bool node_has_files(const struct core *core, const struct core_store *store);
-/* Returns true if the store shows a file of its tensors: no writer changes its layout, which has
- * such a file. */
-bool node_has_made(const struct core *core, const struct core_store *store);
+static inline bool node_is_made(enum node_kind kind)
+{
+    return kind == NODE_MADE || kind == NODE_MADE_GGUF;
+}
+/* Returns the kind of the file of its tensors that the store shows; NODE_NONE: a writer changes its
+ * layout, or it has no such file. */
+enum node_kind node_find_made(const struct core *core, const struct core_store *store);
 /* Finds which bytes of which allocation a NODE_FILE is. -ENOENT: its entry is no file any more. */
 int node_get_file(const struct core *core, const struct node *node, struct file_tree_file *file);
 /* Returns the path of `files`, or of a directory below it; of `files` it has 0 bytes. */

@@ -46,7 +46,7 @@ static struct service_open describe(const struct core *core, const struct node *
         describe_file(core, node, &open);
     else if (node->kind == NODE_PIECES)
         describe_pieces(core, node, &open);
-    else if (node->kind == NODE_MADE) /* any allocation: the lock of its reader is the store's */
+    else if (node_is_made(node->kind)) /* any allocation: the lock of its reader is the store's */
         open.serial = layout_at_rank(node->store->fixed, 0)->serial;
     else if (node->allocation)
         open.serial = node->allocation->serial;
@@ -89,7 +89,7 @@ static bool reads_bytes(uint64_t id, int flags)
 {
     enum node_kind kind = node_get_kind(id);
     return (kind == NODE_ALLOCATION || kind == NODE_FILE || kind == NODE_PIECES ||
-            kind == NODE_MADE) &&
+            node_is_made(kind)) &&
            (flags & (O_ACCMODE | O_TRUNC)) == O_RDONLY;
 }
 
@@ -118,7 +118,7 @@ static int find_part(const struct fs_request *request, uint64_t file, enum fs_pa
     if (!opened || node_find(core, request->node, &node))
         return -ESTALE;
     const struct core_session *session = core_find_session(core, opened->session);
-    if (node.kind == NODE_MADE && (!session || session->mode != LOCK_MODE_RO))
+    if (node_is_made(node.kind) && (!session || session->mode != LOCK_MODE_RO))
         return -EAGAIN; /* the caller's own writer may change the tensors */
     struct service_open now = describe(core, &node, request->info.flags);
     if (now.kind != opened->kind || now.serial != opened->serial)
@@ -162,7 +162,7 @@ static void reply_opened(struct fs_request *request, const struct service_answer
         fs_reply_error(request->req, error);
         return;
     }
-    if (kind != NODE_ALLOCATION && kind != NODE_ENTRY && kind != NODE_FILE && kind != NODE_MADE)
+    if (kind != NODE_ALLOCATION && kind != NODE_ENTRY && kind != NODE_FILE && !node_is_made(kind))
         fs_size_opened(fs, request->node, answer->file, (uint32_t)fuse_req_ctx(request->req)->pid);
     fs->answered_file = answer->file;
     fuse_reply_open(request->req, &request->info);
@@ -199,7 +199,7 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     if (!error && (info->flags & O_ACCMODE) == O_ACCMODE)
         error = -EINVAL; /* open(2) grants neither direction for this */
     if (!error &&
-        (node.kind == NODE_FILE || node.kind == NODE_PIECES || node.kind == NODE_MADE ||
+        (node.kind == NODE_FILE || node.kind == NODE_PIECES || node_is_made(node.kind) ||
          node.contents) &&
         (info->flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
         error = -EACCES;

@@ -80,9 +80,7 @@ static bool list_fixed(struct listing *list, const struct node *node, uint64_t o
             continue;
         if (kind == NODE_FDS && !list->fs->top.has_socket)
             continue;
-        if (kind == NODE_FILES && !node_has_files(list->fs->core, node->store))
-            continue;
-        if (kind == NODE_MADE && !node_has_made(list->fs->core, node->store))
+        if (node->store && !node_has_fixed(list->fs->core, node->store, found.kind))
             continue;
         if (!add(list, traits->name, node_get_id(&found), traits->type, OFFSET_DOTDOT + kind))
             return false;

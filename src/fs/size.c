@@ -92,7 +92,7 @@ static void set_event_time(const struct fs *fs, struct stat *stat)
 void fs_stat(struct fs *fs, const struct node *node, struct stat *stat)
 {
     node_stat(fs->core, &fs->top, node, stat);
-    if (!node->allocation && !node->entry && node->kind != NODE_MADE && S_ISREG(stat->st_mode))
+    if (!node->allocation && !node->entry && !node_is_made(node->kind) && S_ISREG(stat->st_mode))
         stat->st_size = (off_t)count_text(fs, node);
     if (node->kind == NODE_EVENTS)
         set_event_time(fs, stat);

@@ -311,10 +311,10 @@ static void add_made(struct json_text *json, const struct fs *fs, const struct c
     const struct layout_entry *culprit =
         made->culprit ? layout_find_entry_serial(store->fixed, made->culprit) : NULL;
     char why[MADE_REASON_BYTES];
-    bool is_there = node_has_made(fs->core, store);
+    enum node_kind kind = node_find_made(fs->core, store);
     snprintf(why, sizeof why, "%s%.*s%s%s", culprit ? "'" : "", culprit ? culprit->key_bytes : 0,
              culprit ? culprit->key : "", culprit ? "': " : "", made->why ? made->why : "");
-    json_text_string(json, "made_file", is_there ? MADE_FILE_NAME : NULL);
+    json_text_string(json, "made_file", node_get_traits(kind)->name);
     json_text_string(json, "made_file_reason", made->why ? why : NULL);
 }
 

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/long_value.h"
+#include <jansson.h>
+
 #include "safetensors_parts.h"
+#include "tensor/long_value.h"
 
 #define FIRST_READ_BYTES ((size_t)4 << 20)
 #define SPLIT_PREFIX     "split."
@@ -248,6 +250,15 @@ static int check_split(const struct gguf_file *file)
     return 0;
 }
 
+/* Makes the value of GGUF_ENTRY. Takes over `keys`. NULL: out of memory. */
+static char *make_order(const struct gguf_header *header, json_t *keys)
+{
+    json_auto_t *json = json_pack("{s:I, s:I, s:o}", "version", (json_int_t)header->version,
+                                  "alignment", (json_int_t)header->alignment_bytes, "keys", keys);
+
+    return json ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+}
+
 /* Adds the entry with the order of the keys and the other facts needed to write the file again. */
 static int add_order(const struct gguf_file *file)
 {
@@ -265,7 +276,7 @@ static int add_order(const struct gguf_file *file)
         json_decref(keys);
         return fail_memory(file);
     }
-    bytes = gguf_entry_json(&file->header, keys);
+    bytes = make_order(&file->header, keys);
     return add_entry(file, strdup(GGUF_ENTRY), bytes, bytes ? strlen(bytes) : 0);
 }
 

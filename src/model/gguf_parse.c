@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #define CONVERT_AGAIN \
     "fetch the file again, or if that is the same, convert the model again with llama.cpp"
 #define FIRST_VERSION      2u /* with counts of 64 bits */

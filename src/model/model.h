@@ -6,9 +6,8 @@
  *
  *   open               opens a model from a user's places: files, an index, a directory
  *   safetensors        a fully validated model from its files; its metadata for a store
- *   long_value         values too long for an entry, kept in an allocation
  *   files              files that a store keeps byte for byte
- *   gguf               data of a GGUF file beside its tensors, into a store and back
+ *   gguf               header of a GGUF file
  *   safetensors_write  makes the header of a file from the values in a store
  *   tensor_value       parses the metadata value of a tensor, by any writer
  *   pack               distributes the tensors over allocations
@@ -21,7 +20,6 @@
 
 #include "model/files.h"
 #include "model/gguf.h"
-#include "model/long_value.h"
 #include "model/open.h"
 #include "model/pack.h"
 #include "model/safetensors.h"

@@ -25,8 +25,7 @@
 #include <stdint.h>
 
 /* SAFETENSORS_MAX_HEADER_BYTES is also applied to index.json. */
-#define SAFETENSORS_MAX_FILES  65536u
-#define SAFETENSORS_GGML_BYTES 32u /* of the name of a ggml type */
+#define SAFETENSORS_MAX_FILES 65536u
 
 struct model_file {
     const char *path; /* as messages show it; of the source */

@@ -7,8 +7,8 @@
 
 #include <jansson.h>
 
-#include "long_value.h"
 #include "safetensors_parts.h"
+#include "tensor/long_value.h"
 
 /* Adds a pair under its key; if the key has another value already, under the key with @ and the
  * number of the file (from 1) appended as often as needed, so that nothing is lost. */

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "long_value.h"
 #include "safetensors.h"
+#include "tensor/long_value.h"
 
 #define BITS_PER_BYTE     8u
 #define VALUE_WORDS_BYTES 256u /* of a value, without its numbers */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/safetensors_write.h"
 
-#include "model/gguf.h"
 #include "tensor/form.h"
+#include "tensor/gguf_types.h"
 #include "tensor/header.h"
 
 #include <errno.h>

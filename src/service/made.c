@@ -13,7 +13,7 @@ struct making {
     struct task task; /* first */
     struct service_request *request;
     struct layout *layout;
-    struct made_file *made;
+    struct file_plan *made;
     int error;
 };
 

@@ -79,7 +79,7 @@ struct service_answer {
     size_t bytes;
     const void *rest; /* READ: the second part, elsewhere in memory */
     size_t rest_bytes;
-    struct made_file *made; /* service_make_file: the receiver's, to be freed */
+    struct file_plan *made; /* service_make_file: the receiver's, to be freed */
 };
 
 struct parked;

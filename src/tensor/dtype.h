@@ -13,6 +13,7 @@
 #define SAFETENSORS_MAX_HEADER_BYTES 100000000u
 #define SAFETENSORS_MAX_DIMENSIONS   64u
 #define SAFETENSORS_METADATA_KEY     "__metadata__"
+#define SAFETENSORS_GGML_BYTES       32u /* of the name of a ggml type */
 
 enum safetensors_dtype {
     SAFETENSORS_BOOL,

@@ -3,9 +3,11 @@
 
 #include "base/array.h"
 #include "base/json_scan.h"
+#include "base/number.h"
 #include "meta/file_tree.h"
 #include "meta/json_escape.h"
 #include "tensor/form.h"
+#include "tensor/gguf_file.h"
 #include "tensor/header.h"
 
 #include <errno.h>
@@ -20,7 +22,8 @@ struct found {
     uint64_t offset, size_bytes;
     enum safetensors_dtype dtype;
     uint32_t ndim;
-    uint64_t shape[KEPT_DIMENSIONS]; /* if there are no more: parsing takes most of the time */
+    uint32_t number, elements, bytes; /* of its type in a GGUF file */
+    uint64_t shape[KEPT_DIMENSIONS];  /* if there are no more: parsing takes most of the time */
 };
 
 /* The tensors of a layout. */
@@ -31,6 +34,10 @@ struct tensors {
     uint64_t data_bytes;
     char *metadata; /* an object in JSON without blanks; NULL: none */
     size_t metadata_bytes;
+    size_t header_bytes;             /* of a safetensors file */
+    const struct layout_entry *gguf; /* the entry of a GGUF file; NULL: none */
+    struct gguf_order order;
+    struct gguf_pairs pairs;
     bool has_files;  /* its own */
     const char *why; /* reason why no file can be made */
     const struct layout_entry *culprit;
@@ -148,6 +155,62 @@ static int take_metadata(struct tensors *tensors)
     return error;
 }
 
+/* ---- key-values of a GGUF file -------------------------------------------------------------- */
+
+static bool find_pair(const void *context, const char *key, size_t key_bytes,
+                      struct gguf_stored *stored)
+{
+    const struct layout *layout = context;
+    const struct layout_entry *entry = layout_find_entry(layout, key, key_bytes);
+    const struct layout_allocation *allocation;
+
+    if (!entry)
+        return false;
+    *stored = (struct gguf_stored){.key = entry->key,
+                                   .key_bytes = entry->key_bytes,
+                                   .value = entry->value,
+                                   .value_bytes = entry->value_bytes};
+    allocation = layout_find_slot(layout, entry->slot, NULL);
+    if (!allocation)
+        return true;
+    stored->is_bound = true;
+    stored->allocation = allocation->serial;
+    stored->offset = entry->offset;
+    stored->room_bytes = number_subtract(allocation->size_bytes, entry->offset);
+    return true;
+}
+
+/* Parses the order of the keys. */
+static int take_order(struct tensors *tensors)
+{
+    const struct layout_entry *entry =
+        layout_find_entry(tensors->layout, GGUF_ENTRY, strlen(GGUF_ENTRY));
+
+    tensors->gguf = entry;
+    if (!entry)
+        return 0;
+    if (gguf_order_parse(entry->value, entry->value_bytes, &tensors->order) != 0)
+        return refuse(tensors, entry, "it does not describe a GGUF file");
+    if (tensors->order.key_count > MADE_FILE_MOST_KEYS)
+        return refuse(tensors, entry, "it names more than 131,072 key-values");
+    if (tensors->order.key_count > layout_count_entries(tensors->layout))
+        return refuse(tensors, entry, "it names a key-value that is not there");
+    return 0;
+}
+
+static int take_pairs(struct tensors *tensors)
+{
+    struct gguf_pairs *pairs = &tensors->pairs;
+    int error = gguf_pairs_find(pairs, tensors->order, find_pair, tensors->layout);
+    const struct layout_entry *entry;
+
+    if (error != -EINVAL)
+        return error;
+    entry = layout_find_entry(tensors->layout, pairs->culprit, strlen(pairs->culprit));
+    return entry ? refuse(tensors, entry, pairs->why)
+                 : refuse(tensors, tensors->gguf, "it names a key-value that is not there");
+}
+
 /* ---- tensors ------------------------------------------------------------------------------- */
 
 static int add(struct tensors *tensors, const struct found *found)
@@ -183,6 +246,21 @@ static const char *find_fault(const struct tensors *tensors, const struct found 
     return NULL;
 }
 
+/* Keeps the type that the tensor has in a GGUF file. */
+static const char *keep_type(struct found *found, const struct tensor_form *form)
+{
+    struct gguf_type type;
+    const char *why = gguf_choose_type(form->ggml_type, form->ggml_bytes, form->dtype, form->shape,
+                                       form->ndim, &type);
+
+    if (why)
+        return why;
+    found->number = type.number;
+    found->elements = type.elements;
+    found->bytes = type.bytes;
+    return NULL;
+}
+
 static void keep_form(struct found *found, const struct tensor_form *form)
 {
     found->size_bytes = form->size_bytes;
@@ -211,6 +289,8 @@ static int take_entry(struct tensors *tensors, const struct layout_entry *entry)
         keep_form(&found, &form);
         why = find_fault(tensors, &found);
     }
+    if (!error && !why && tensors->gguf)
+        why = keep_type(&found, &form);
     if (why)
         return refuse(tensors, entry, why);
     tensors->data_bytes += found.size_bytes;
@@ -244,10 +324,9 @@ static int take_all(struct tensors *tensors)
     tensors->has_files = file_tree_first(tensors->layout, NULL, 0) != NULL;
     if (tensors->has_files)
         return refuse(tensors, NULL, NULL);
-    entry = layout_find_entry(tensors->layout, TENSOR_GGUF_KEY, strlen(TENSOR_GGUF_KEY));
-    if (entry)
-        return refuse(tensors, entry,
-                      "its tensors are of a GGUF file: write it by 'gmsfs save STORE FILE.gguf'");
+    error = take_order(tensors);
+    if (error)
+        return error;
     layout_cursor_first(&cursor, tensors->layout);
     while ((entry = layout_cursor_next(&cursor))) {
         error = take_entry(tensors, entry);
@@ -257,11 +336,12 @@ static int take_all(struct tensors *tensors)
     if (tensors->count == 0)
         return refuse(tensors, NULL, "it has no tensors");
     qsort(tensors->list, tensors->count, sizeof *tensors->list, compare);
-    return take_metadata(tensors);
+    return tensors->gguf ? take_pairs(tensors) : take_metadata(tensors);
 }
 
 static void drop_all(struct tensors *tensors)
 {
+    gguf_pairs_free(&tensors->pairs);
     free(tensors->list);
     free(tensors->metadata);
 }
@@ -288,19 +368,71 @@ static size_t write_header(const struct tensors *tensors, char *text)
     return tensor_header_end(&header);
 }
 
+/* Returns false if the header is longer than readers accept. */
+static bool make_safetensors(struct tensors *tensors, struct file_plan *plan)
+{
+    char *text;
+
+    if (tensors->header_bytes == 0)
+        tensors->header_bytes = write_header(tensors, NULL);
+    text = file_plan_add_text(plan, tensors->header_bytes);
+    if (text)
+        write_header(tensors, text);
+    for (size_t i = 0; i < tensors->count; i++) {
+        const struct found *found = &tensors->list[i];
+
+        file_plan_add_memory(plan, found->allocation->serial, found->offset, found->size_bytes);
+    }
+    return tensor_header_is_accepted(tensors->header_bytes);
+}
+
+static bool make_gguf(const struct tensors *tensors, struct file_plan *plan)
+{
+    struct gguf_writer writer;
+    bool is_accepted;
+
+    gguf_writer_begin(&writer, plan, &tensors->order, &tensors->pairs, tensors->count);
+    for (size_t i = 0; i < tensors->count; i++) {
+        const struct found *found = &tensors->list[i];
+        struct gguf_type type = {.number = found->number,
+                                 .elements = found->elements,
+                                 .bytes = found->bytes,
+                                 .dtype = found->dtype};
+
+        gguf_writer_describe(&writer, found->entry->key, found->entry->key_bytes, &type,
+                             found->shape, found->ndim, found->size_bytes);
+    }
+    is_accepted = gguf_writer_end_header(&writer);
+    for (size_t i = 0; i < tensors->count; i++) {
+        const struct found *found = &tensors->list[i];
+
+        gguf_writer_add_data(&writer, found->allocation->serial, found->offset, found->size_bytes);
+    }
+    return is_accepted;
+}
+
+/* Counts the parts of the file, or makes them if there is room. */
+static int make(struct tensors *tensors, struct file_plan *plan)
+{
+    bool is_accepted = tensors->gguf ? make_gguf(tensors, plan) : make_safetensors(tensors, plan);
+
+    return is_accepted ? 0
+                       : refuse(tensors, NULL, "the header would have more than 100,000,000 bytes");
+}
+
 int made_file_look(const struct layout *layout, struct made_file_facts *facts)
 {
     struct tensors tensors = {.layout = layout};
+    struct file_plan plan = {0};
     int error = take_all(&tensors);
-    size_t header_bytes = error ? 0 : write_header(&tensors, NULL);
 
-    if (!error && !tensor_header_is_accepted(header_bytes))
-        error = refuse(&tensors, NULL, "the header would have more than 100,000,000 bytes");
-    *facts = (struct made_file_facts){.has_files = tensors.has_files};
+    if (!error)
+        error = make(&tensors, &plan);
+    *facts =
+        (struct made_file_facts){.has_files = tensors.has_files, .is_gguf = tensors.gguf != NULL};
     if (!error) {
-        facts->size_bytes = header_bytes + tensors.data_bytes;
-        facts->plan_bytes = sizeof(struct made_file) + header_bytes +
-                            tensors.count * sizeof(struct made_file_extent);
+        facts->size_bytes = plan.size_bytes;
+        facts->plan_bytes = sizeof plan + file_plan_bytes(&plan);
     } else if (error == -EINVAL) {
         facts->why = tensors.why;
         facts->culprit = tensors.culprit ? tensors.culprit->serial : 0;
@@ -310,70 +442,31 @@ int made_file_look(const struct layout *layout, struct made_file_facts *facts)
     return error;
 }
 
-static void add_extents(const struct tensors *tensors, struct made_file *made)
-{
-    uint64_t at = made->header_bytes;
-
-    for (size_t i = 0; i < tensors->count; i++) {
-        const struct found *found = &tensors->list[i];
-
-        if (found->size_bytes > 0)
-            made->extents[made->count++] =
-                (struct made_file_extent){at, found->allocation->serial, found->offset};
-        at += found->size_bytes;
-    }
-    made->size_bytes = at;
-}
-
-static int plan(const struct tensors *tensors, struct made_file *made)
-{
-    made->header_bytes = write_header(tensors, NULL);
-    if (!tensor_header_is_accepted(made->header_bytes))
-        return -EINVAL;
-    made->header = malloc(made->header_bytes);
-    made->extents = calloc(tensors->count, sizeof *made->extents);
-    if (!made->header || !made->extents)
-        return -ENOMEM;
-    write_header(tensors, made->header);
-    add_extents(tensors, made);
-    return 0;
-}
-
-int made_file_plan(const struct layout *layout, struct made_file **made)
+int made_file_plan(const struct layout *layout, struct file_plan **plan)
 {
     struct tensors tensors = {.layout = layout};
     int error;
 
-    *made = calloc(1, sizeof **made);
-    error = *made ? take_all(&tensors) : -ENOMEM;
+    *plan = calloc(1, sizeof **plan);
+    error = *plan ? take_all(&tensors) : -ENOMEM;
     if (!error)
-        error = plan(&tensors, *made);
+        error = make(&tensors, *plan);
+    if (!error)
+        error = file_plan_room(*plan);
+    if (!error)
+        error = make(&tensors, *plan);
     drop_all(&tensors);
     if (error) {
-        made_file_free(*made);
-        *made = NULL;
+        made_file_free(*plan);
+        *plan = NULL;
     }
     return error;
 }
 
-void made_file_free(struct made_file *made)
+void made_file_free(struct file_plan *plan)
 {
-    if (!made)
+    if (!plan)
         return;
-    free(made->header);
-    free(made->extents);
-    free(made);
-}
-
-size_t made_file_find(const struct made_file *made, uint64_t at)
-{
-    size_t index = 0;
-
-    ARRAY_SEARCH(index, made->count, made->extents[index].at <= at);
-    return index - 1;
-}
-
-uint64_t made_file_end(const struct made_file *made, size_t index)
-{
-    return index + 1 < made->count ? made->extents[index + 1].at : made->size_bytes;
+    file_plan_free(plan);
+    free(plan);
 }

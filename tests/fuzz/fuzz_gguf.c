@@ -4,39 +4,9 @@
 #include "fuzz.h"
 
 #include "model/gguf.h"
+#include "tensor/gguf_file.h"
 
 #include <errno.h>
-
-static char *terminated(const struct gguf_text *text)
-{
-    char *copy = strndup(text->bytes, text->size_bytes);
-
-    must(copy && strlen(copy) == text->size_bytes);
-    return copy;
-}
-
-/* As in the store: rows last, blocks as bytes. */
-static void take(const struct gguf_tensor *from, struct model_tensor *tensor)
-{
-    uint64_t size_bytes = 0;
-    struct gguf_type type;
-
-    *tensor = (struct model_tensor){.name = terminated(&from->name),
-                                    .dtype = from->type.dtype,
-                                    .ndim = from->ndim,
-                                    .size_bytes = from->size_bytes,
-                                    .shape = calloc(from->ndim + 1, sizeof(uint64_t))};
-    strcpy(tensor->ggml_type, from->type.name);
-    must(gguf_find_type_name(from->type.name, &type) && type.number == from->type.number);
-    must(type.elements == from->type.elements && type.bytes == from->type.bytes);
-    must(!gguf_find_type(type.number, &type) || type.bytes == from->type.bytes);
-    for (uint32_t i = 0; i < from->ndim; i++)
-        tensor->shape[from->ndim - 1 - i] = from->dims[i];
-    if (from->type.dtype == SAFETENSORS_U8)
-        tensor->shape[from->ndim - 1] = from->dims[0] / from->type.elements * from->type.bytes;
-    if (safetensors_size(tensor->dtype, tensor->shape, tensor->ndim, &size_bytes) == 0)
-        must(size_bytes == from->size_bytes);
-}
 
 static void check_places(const struct gguf_header *header, size_t size_bytes)
 {
@@ -56,53 +26,98 @@ static void check_places(const struct gguf_header *header, size_t size_bytes)
     must(end == header->end_bytes);
 }
 
-/* Writes the header again, which has to parse as before. */
-static void write_again(const struct gguf_header *header, const uint8_t *data)
+/* Adds a tensor as a store has it: rows last, blocks as bytes. */
+static void describe(struct gguf_writer *writer, const struct gguf_tensor *tensor)
 {
-    size_t tensors = header->tensor_count, values = header->value_count, size_bytes, culprit;
-    struct model_tensor *taken = calloc(tensors + 1, sizeof(*taken));
-    const struct model_tensor **list = calloc(tensors + 1, sizeof(struct model_tensor *));
-    struct gguf_pair *pairs = calloc(values + 1, sizeof(*pairs));
-    uint64_t *offsets = calloc(tensors + 1, sizeof(*offsets));
+    uint64_t shape[GGUF_MAX_DIMENSIONS], size_bytes = 0;
+    const char *name = tensor->type.name;
+    struct gguf_type type;
+
+    for (uint32_t i = 0; i < tensor->ndim; i++)
+        shape[tensor->ndim - 1 - i] = tensor->dims[i];
+    if (tensor->type.dtype == SAFETENSORS_U8)
+        shape[tensor->ndim - 1] = tensor->dims[0] / tensor->type.elements * tensor->type.bytes;
+    must(!gguf_choose_type(name, strlen(name), tensor->type.dtype, shape, tensor->ndim, &type));
+    must(type.number == tensor->type.number && type.elements == tensor->type.elements);
+    must(type.bytes == tensor->type.bytes);
+    must(!gguf_find_type(type.number, &type) || type.bytes == tensor->type.bytes);
+    if (safetensors_size(type.dtype, shape, tensor->ndim, &size_bytes) == 0)
+        must(size_bytes == tensor->size_bytes);
+    gguf_writer_describe(writer, tensor->name.bytes, tensor->name.size_bytes, &tensor->type, shape,
+                         tensor->ndim, tensor->size_bytes);
+}
+
+/* The allocation of a tensor is its index. */
+static void make(const struct gguf_header *header, const struct gguf_pairs *pairs,
+                 struct file_plan *plan)
+{
+    struct gguf_order order = {.version = header->version,
+                               .alignment_bytes = header->alignment_bytes};
+    struct gguf_writer writer;
+
+    gguf_writer_begin(&writer, plan, &order, pairs, header->tensor_count);
+    for (size_t i = 0; i < header->tensor_count; i++)
+        describe(&writer, &header->tensors[i]);
+    must(gguf_writer_end_header(&writer));
+    for (size_t i = 0; i < header->tensor_count; i++)
+        gguf_writer_add_data(&writer, i, 0, header->tensors[i].size_bytes);
+}
+
+static void check_plan(const struct gguf_header *header, const struct file_plan *plan)
+{
+    uint64_t at = 0;
+
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct file_extent *extent = &plan->extents[i];
+
+        must(extent->at == at && file_plan_end(plan, i) > at);
+        must(!file_extent_is_memory(extent) ||
+             extent->at == header->tensors[extent->source].offset_bytes);
+        at = file_plan_end(plan, i);
+    }
+    must(at == plan->size_bytes);
+}
+
+/* Parses the planned header, padded up to the data. */
+static void check_header(const struct gguf_header *header, const struct file_plan *plan)
+{
+    uint64_t end = header->data_offset_bytes;
+    char *bytes = calloc(1, end + 1);
     struct gguf_header again;
     struct failure failure;
-    const char *why;
-    char *bytes;
 
-    for (size_t i = 0; i < tensors; i++) {
-        take(&header->tensors[i], &taken[i]);
-        list[i] = &taken[i];
-    }
-    for (size_t i = 0; i < values; i++)
-        pairs[i] =
-            (struct gguf_pair){terminated(&header->values[i].key),
-                               data + header->values[i].offset_bytes, header->values[i].size_bytes};
-    struct gguf_plan plan = {header->version, header->alignment_bytes, pairs, values, list,
-                             tensors};
-    must(gguf_make_header(&plan, &bytes, &size_bytes, offsets, &culprit, &why) == 0);
-    must(size_bytes <= header->data_offset_bytes &&
-         (tensors ? size_bytes == header->data_offset_bytes
-                  : header->data_offset_bytes - size_bytes < header->alignment_bytes));
-    /* The padding before the data may be any bytes. */
-    must(header->data_offset_bytes < header->alignment_bytes ||
-         memcmp(bytes, data, header->data_offset_bytes - header->alignment_bytes) == 0);
-    must(gguf_parse(bytes, size_bytes, &again, &failure) == 0);
-    must(again.tensor_count == tensors && again.value_count == values);
+    must(bytes && plan->text_bytes <= end && end - plan->text_bytes < header->alignment_bytes);
+    memcpy(bytes, plan->text, plan->text_bytes);
+    must(gguf_parse(bytes, header->tensor_count ? end : plan->text_bytes, &again, &failure) == 0);
+    must(again.tensor_count == header->tensor_count && again.value_count == header->value_count);
     must(again.end_bytes == header->end_bytes);
-    for (size_t i = 0; i < tensors; i++)
-        must(offsets[i] == header->tensors[i].offset_bytes);
     gguf_free(&again);
-    for (size_t i = 0; i < tensors; i++) {
-        free(taken[i].name);
-        free(taken[i].shape);
-    }
-    for (size_t i = 0; i < values; i++)
-        free((char *)pairs[i].key);
-    free(taken);
-    free(list);
-    free(pairs);
-    free(offsets);
     free(bytes);
+}
+
+/* Plans the file again, whose header has to be the same. */
+static void write_again(const struct gguf_header *header, const uint8_t *data)
+{
+    struct gguf_pairs pairs = {.list = calloc(header->value_count + 1, sizeof(struct gguf_pair)),
+                               .count = header->value_count};
+    struct file_plan plan = {0};
+
+    for (size_t i = 0; i < header->value_count; i++) {
+        const struct gguf_value *value = &header->values[i];
+
+        pairs.list[i] = (struct gguf_pair){.key = value->key.bytes,
+                                           .key_bytes = value->key.size_bytes,
+                                           .bytes = data + value->offset_bytes,
+                                           .size_bytes = value->size_bytes};
+    }
+    make(header, &pairs, &plan);
+    must(file_plan_room(&plan) == 0);
+    make(header, &pairs, &plan);
+    must(memcmp(plan.text, data, plan.text_bytes) == 0);
+    check_plan(header, &plan);
+    check_header(header, &plan);
+    file_plan_free(&plan);
+    free(pairs.list);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -53,12 +53,13 @@ static const struct {
     {"by-id", NODE_BY_ID, 32},
     {"directory in by-id", NODE_CONTENTS, 33},
     {"file of tensors", NODE_MADE, 34},
+    {"GGUF file of tensors", NODE_MADE_GGUF, 35},
 };
 
 TAP_TEST(kinds_of_nodes_have_the_numbers_that_kernels_know)
 {
     check_int(FS_KERNEL_VERSION, 1);
-    check_int(NODE_KIND_COUNT, 35);
+    check_int(NODE_KIND_COUNT, 36);
     check_int(sizeof kinds / sizeof kinds[0], NODE_KIND_COUNT);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         check_int(kinds[i].number, kinds[i].frozen);

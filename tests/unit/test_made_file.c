@@ -52,7 +52,7 @@ TAP_TEST(tensors_follow_each_other_as_they_lie)
         "\"tied\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[9,10]},"
         "\"x\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[10,11]}}";
     struct made_file_facts facts;
-    struct made_file *made;
+    struct file_plan *made;
 
     put_at(layout, "x", 1, 7, "{\"dtype\":\"torch.int8\",\"shape\":[]}");
     put_at(layout, "tied", 1, 7, "{\"shape\":[],\"dtype\":\"torch.int8\"}");
@@ -65,18 +65,19 @@ TAP_TEST(tensors_follow_each_other_as_they_lie)
     require(made_file_look(layout, &facts) == 0);
     require(made_file_plan(layout, &made) == 0);
     check_int(made->size_bytes, facts.size_bytes);
-    check_int(made->size_bytes, made->header_bytes + 11);
-    check_int(made->header_bytes % 8, 0);
-    check_bytes(made->header + 8, strlen(wanted), wanted, strlen(wanted));
-    check_int(made->count, 4);
-    for (size_t i = 0; i < 4; i++)
-        check_int(made_file_find(made, made->extents[i].at), i);
-    check_int(made_file_find(made, made->size_bytes - 1), 3);
-    check_int(made_file_find(made, made->header_bytes + 4), 0);
-    check_int(made_file_end(made, 3), made->size_bytes);
-    check_int(made->extents[1].offset, 64);
-    check_int(made->extents[2].offset, 7);
-    check_int(made->extents[2].serial, layout_at_rank(layout, 1)->serial);
+    check_int(made->size_bytes, made->text_bytes + 11);
+    check_int(made->text_bytes % 8, 0);
+    check_bytes(made->text + 8, strlen(wanted), wanted, strlen(wanted));
+    check_int(made->count, 5);
+    check(made->extents[0].source == FILE_PLAN_TEXT);
+    for (size_t i = 0; i < 5; i++)
+        check_int(file_plan_find(made, made->extents[i].at), i);
+    check_int(file_plan_find(made, made->size_bytes - 1), 4);
+    check_int(file_plan_find(made, made->text_bytes + 4), 1);
+    check_int(file_plan_end(made, 4), made->size_bytes);
+    check_int(made->extents[2].offset, 64);
+    check_int(made->extents[3].offset, 7);
+    check_int(made->extents[3].source, layout_at_rank(layout, 1)->serial);
     made_file_free(made);
     layout_free(layout);
 }
@@ -84,7 +85,7 @@ TAP_TEST(tensors_follow_each_other_as_they_lie)
 TAP_TEST(a_layout_that_no_file_can_hold_tells_why)
 {
     struct layout *layout = layout_with_memory();
-    struct made_file *made;
+    struct file_plan *made;
 
     check_str(reason(layout), "it has no tensors");
     put_at(layout, "t", 0, 4095, "{\"dtype\":\"torch.int8\",\"shape\":[1]}");
@@ -124,5 +125,108 @@ TAP_TEST(a_layout_with_files_of_its_own_has_no_other)
     check_int(facts.size_bytes, 0);
     check(facts.why == NULL);
     check(facts.has_files);
+    layout_free(layout);
+}
+
+/* A header by hand: a key-value, one that lies in memory, a tensor of blocks and one of elements.
+ */
+TAP_TEST(a_layout_of_a_gguf_file_makes_that_file)
+{
+    struct layout *layout = layout_with_memory();
+    static const char before[] = "GGUF\3\0\0\0\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
+                                 "\1\0\0\0\0\0\0\0aVALUE\4\0\0\0\0\0\0\0long";
+    static const char behind[] =
+        "\1\0\0\0\0\0\0\0q\1\0\0\0\x20\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0"
+        "\1\0\0\0\0\0\0\0f\2\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+        "\0\0\0\0\x40\0\0\0\0\0\0\0";
+    const size_t first = sizeof before - 1, second = sizeof behind - 1;
+    struct made_file_facts facts;
+    struct file_plan *made;
+
+    put_at(layout, "__gguf__", LAYOUT_UNBOUND, 0,
+           "{\"alignment\":64,\"keys\":[\"a\",\"lo\\u006eg\"],\"version\":3}");
+    put_at(layout, "gguf:a", LAYOUT_UNBOUND, 0, "VALUE");
+    put_at(layout, "gguf:long", 1, 100, "{\"bytes\":300,\"format\":\"gguf\"}");
+    put_at(layout, "gguf:unnamed", LAYOUT_UNBOUND, 0, "not in the file");
+    put_at(layout, "f", 1, 7, "{\"dtype\":\"torch.float32\",\"shape\":[1,2]}");
+    put_at(layout, "q", 0, 64, "{\"dtype\":\"torch.uint8\",\"shape\":[18],\"ggml_type\":\"Q4_0\"}");
+    require(made_file_look(layout, &facts) == 0);
+    check_str(facts.why ? facts.why : "", "");
+    check(facts.is_gguf);
+    require(made_file_plan(layout, &made) == 0);
+    check_int(made->size_bytes, facts.size_bytes);
+    check_int(sizeof *made + file_plan_bytes(made), facts.plan_bytes);
+    check_int(made->text_bytes, first + second);
+    check_bytes(made->text, first, before, first);
+    check_bytes(made->text + first, second, behind, second);
+    check_int(made->count, 8);
+    check_int(file_plan_end(made, 0), first);
+    check_int(made->extents[1].source, layout_at_rank(layout, 1)->serial);
+    check_int(made->extents[1].offset, 100);
+    check_int(file_plan_end(made, 1), first + 300);
+    check_int(made->extents[2].offset, first);
+    check(made->extents[3].source == FILE_PLAN_ZEROS);
+    check_int(made->extents[4].at % 64, 0);
+    check_int(made->extents[4].source, layout_at_rank(layout, 0)->serial);
+    check_int(made->extents[6].at, made->extents[4].at + 64);
+    check_int(made->size_bytes, made->extents[6].at + 64);
+    made_file_free(made);
+    layout_free(layout);
+}
+
+/* Returns the reason with this entry __gguf__. */
+static const char *reason_with(struct layout *layout, const char *order)
+{
+    put_at(layout, "__gguf__", LAYOUT_UNBOUND, 0, order);
+    return reason(layout);
+}
+
+TAP_TEST(entries_that_claim_to_be_a_gguf_file_and_lie_tell_why)
+{
+    struct layout *layout = layout_with_memory();
+    static const char *const wrong[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"alignment\":32,\"keys\":[],\"version\":1}",
+        "{\"alignment\":32,\"keys\":[],\"version\":4294967299}",
+        "{\"alignment\":48,\"keys\":[],\"version\":3}",
+        "{\"alignment\":2097152,\"keys\":[],\"version\":3}",
+        "{\"alignment\":0,\"keys\":[],\"version\":3}",
+        "{\"alignment\":32,\"version\":3}",
+        "{\"alignment\":32,\"keys\":[1],\"version\":3}",
+        "{\"alignment\":32,\"keys\":[\"a\",],\"version\":3}",
+        "{\"alignment\":32,\"keys\":[\"a\"]],\"version\":3}",
+        "{\"alignment\":32,\"keys\":[],\"keys\":[],\"version\":3}",
+        "{\"alignment\":32,\"alignment\":32,\"keys\":[],\"version\":3}",
+        "{\"alignment\":32,\"keys\":[],\"version\":3} x",
+    };
+    static const char one[] = "{\"alignment\":32,\"keys\":[\"a\"],\"version\":3}";
+
+    put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.int8\",\"shape\":[2]}");
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        check_str(reason_with(layout, wrong[i]), "it does not describe a GGUF file");
+    check_str(reason_with(layout, "{\"alignment\":32,\"keys\":[],\"version\":2}"), "");
+    check_str(reason_with(layout, one), "it names a key-value that is not there");
+    put_at(layout, "gguf:a", 0, 4000, "no value of a file");
+    check_str(reason(layout), "no value of a file of that format");
+    put_at(layout, "gguf:a", 0, 4000, "{\"bytes\":97,\"format\":\"gguf\"}");
+    check_str(reason(layout), "it reaches beyond its allocation");
+    put_at(layout, "gguf:a", 0, 4000, "{\"bytes\":18446744073709551615,\"format\":\"gguf\"}");
+    check_str(reason(layout), "no value of a file of that format");
+    put_at(layout, "gguf:a", 0, 4000, "{\"bytes\":96,\"format\":\"gguf\"}");
+    check_str(reason(layout), "");
+    check_str(reason_with(layout, "{\"alignment\":32,\"keys\":[\"a\",\"\\u0061\"],\"version\":3}"),
+              "it names a key-value twice");
+    check_str(reason_with(layout, "{\"alignment\":32,\"keys\":[\"\\ud800\"],\"version\":3}"),
+              "it names a key-value that is not there");
+    require(layout_delete(layout, "gguf:a", 6) == 0);
+    put_at(layout, "__gguf__", LAYOUT_UNBOUND, 0, "{\"alignment\":32,\"keys\":[],\"version\":2}");
+    put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.uint8\",\"shape\":[2]}");
+    check_str(reason(layout), "its dtype is none that GGUF has");
+    put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.uint8\",\"shape\":[17],\"ggml_type\":\"Q4_0\"}");
+    check_str(reason(layout), "its dtype and shape are not those of its ggml_type");
+    put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.int8\",\"shape\":[1,1,1,1,2]}");
+    check_str(reason(layout), "it has more than four dimensions");
     layout_free(layout);
 }

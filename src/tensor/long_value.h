@@ -3,11 +3,11 @@
  * long_value - values beside a file's tensors that are too long for an entry
  *
  * Pure. Such a value is in an allocation; its entry, bound to the allocation, has the format of the
- * file and the length of the value. For the readers of model files, and for `gmsfs save`, which
- * writes the values back.
+ * file and the length of the value. For the readers of model files, and for the files that are made
+ * of a store, which hold the values again.
  */
-#ifndef GMSFS_MODEL_LONG_VALUE_H
-#define GMSFS_MODEL_LONG_VALUE_H
+#ifndef GMSFS_TENSOR_LONG_VALUE_H
+#define GMSFS_TENSOR_LONG_VALUE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The types of ggml, by their numbers in files. */
-#include "model/gguf.h"
+#include "tensor/gguf_types.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#define MAX_BLOCK 65536u /* elements, or bytes, of a block; ggml has 292 at most */
 
 /* From ggml.h and ggml-common.h of llama.cpp, and GGML_QUANT_SIZES of its gguf-py, of 2026-11.
  * Types that are missing here were removed there, or do not occur in files. */
@@ -55,7 +53,7 @@ bool gguf_find_type_of(enum safetensors_dtype dtype, struct gguf_type *type)
 
 /* ---- types that are not in the table ------------------------------------------------------- */
 
-static void make_type(struct gguf_type *type, uint32_t number, uint32_t elements, uint32_t bytes)
+void gguf_make_type(struct gguf_type *type, uint32_t number, uint32_t elements, uint32_t bytes)
 {
     *type = (struct gguf_type){
         .number = number, .elements = elements, .bytes = bytes, .dtype = SAFETENSORS_U8};
@@ -76,49 +74,6 @@ bool gguf_find_type_name(const char *name, struct gguf_type *type)
             3 ||
         elements == 0 || bytes == 0)
         return false;
-    make_type(type, number, elements, bytes);
+    gguf_make_type(type, number, elements, bytes);
     return strcmp(type->name, name) == 0;
-}
-
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b > 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Derives the type of a tensor that takes `room_bytes`, with the padding before the next one. */
-static bool derive_from(const struct gguf_tensor *tensor, uint64_t room_bytes, uint32_t alignment,
-                        struct gguf_type *type)
-{
-    uint64_t rows = 1, row_bytes, divisor;
-
-    for (uint32_t i = 1; i < tensor->ndim; i++)
-        if (__builtin_mul_overflow(rows, tensor->dims[i], &rows))
-            return false;
-    if (tensor->ndim == 0 || tensor->dims[0] == 0 || rows < alignment || rows > room_bytes)
-        return false;
-    row_bytes = room_bytes / rows; /* any other row length would leave more room than the padding */
-    divisor = common_divisor(tensor->dims[0], row_bytes);
-    if (room_bytes % rows >= alignment || tensor->dims[0] / divisor > MAX_BLOCK ||
-        row_bytes / divisor > MAX_BLOCK)
-        return false;
-    make_type(type, tensor->type.number, (uint32_t)(tensor->dims[0] / divisor),
-              (uint32_t)(row_bytes / divisor));
-    return true;
-}
-
-bool gguf_derive_type(const struct gguf_tensor *tensors, size_t count, uint32_t alignment,
-                      uint32_t number, struct gguf_type *type)
-{
-    for (size_t i = 0; i + 1 < count; i++)
-        if (tensors[i].type.number == number &&
-            tensors[i + 1].offset_bytes > tensors[i].offset_bytes &&
-            derive_from(&tensors[i], tensors[i + 1].offset_bytes - tensors[i].offset_bytes,
-                        alignment, type))
-            return true;
-    return false;
 }
