@@ -171,8 +171,9 @@ bool peers_are_looked_at(const struct peers *peers, uint64_t now_ms)
     for (size_t i = 0; i < askable; i++) {
         const struct peer *peer = &peers->peer[i];
 
-        is_asking |= peer->has_lacked && (peer->state == PEER_ASKED ||
-                                          (peer->state == PEER_NEW && peer->until_ms <= now_ms));
+        is_asking |=
+            (peer->has_lacked || !peer->has_answered) &&
+            (peer->state == PEER_ASKED || (peer->state == PEER_NEW && peer->until_ms <= now_ms));
     }
     return is_asking;
 }

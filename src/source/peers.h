@@ -130,7 +130,7 @@ size_t peers_count_having(const struct peers *peers);
 uint64_t peers_spread_ms(const struct peers *peers);
 /* Makes the peers that lacked the contents due to be asked. */
 void peers_look(struct peers *peers, uint64_t now_ms);
-/* Returns true while such a question is due or under way. */
+/* Returns true while such a question, or the first one of a peer, is due or under way. */
 bool peers_are_looked_at(const struct peers *peers, uint64_t now_ms);
 /* Returns true if the pull may begin, as far as the answers tell. */
 bool peers_may_begin(const struct peers *peers);

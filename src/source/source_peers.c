@@ -97,7 +97,8 @@ static void ask(struct source_peers *peers, size_t index)
 
     pthread_mutex_unlock(&peers->lock);
     error = peer_node_ask(node, id, &why);
-    is_written = error == -EAGAIN && peer_node_is_written(node);
+    /* The store of a writer has empty `pieces` until it has an allocation. */
+    is_written = (error == -EAGAIN || error == -ENOENT) && peer_node_is_written(node);
     pthread_mutex_lock(&peers->lock);
     if (peers->is_cancelled)
         return;
@@ -319,7 +320,7 @@ static void wait_ms_long(struct source_peers *peers, uint64_t ms)
         wait_changed(peers, until_ms - now_ms);
 }
 
-/* Asks the nodes that lacked the contents, and waits for their answers. */
+/* Asks the nodes that lacked the contents, and waits for their answers and all first ones. */
 static void look(struct source_peers *peers)
 {
     const uint64_t until_ms = clock_now_ms() + TURN_LOOK_MS;
@@ -348,6 +349,7 @@ void source_peers_take_turn(struct source_peers *peers, uint64_t bytes)
 
     most_ms = most_ms < patience_ms ? most_ms : patience_ms;
     pthread_mutex_lock(&peers->lock);
+    look(peers);
     spread_ms = peers_spread_ms(&peers->plan);
     spread_ms = spread_ms < most_ms ? spread_ms : most_ms;
     wait_ms_long(peers, peer_random((uint32_t)spread_ms + 1));
