@@ -13,7 +13,7 @@ load image
 setup() {
     common_setup
     requires nodes root netns nginx ip
-    NS=() NODE=()
+    NS=() NODE=() AT_ONCE=()
 }
 
 # ---- nodes ------------------------------------------------------------------------------------
@@ -74,9 +74,21 @@ CONF
     wait_until 10 test -s "$dir/pid"
 }
 
+# serve_web NUMBER: gmsfs web, without options that bound it
+serve_web() {
+    mkdir -p "$T/nginx$1"
+    spawn in_node "$1" "$GMSFS" web --user nobody --insecure --listen "10.77.0.$(($1 + 1)):80" \
+        --access-log "$T/nginx$1/log" mount="${NODE[$1]}"
+    wait_until 20 has_address "$SPAWNED"
+}
+
+has_address() { # PID
+    output_of "$1" | grep -q 'gmsfs web: .* is http'
+}
+
 # url NUMBER: of the store `weights` there
 url() {
-    echo "http://10.77.0.$(($1 + 1))/weights/"
+    echo "http://10.77.0.$(($1 + 1))/${AT-}weights/"
 }
 
 make_store() { # NODE BYTES
@@ -89,7 +101,7 @@ make_store() { # NODE BYTES
 spawn_pull() {
     local n urls=()
     for n in "${@:2}"; do urls+=("$(url "$n")"); done
-    spawn in_node "$1" "$GMSFS" pull -q --threads "${THREADS:-8}" "${NODE[$1]}/weights" "${urls[@]}"
+    spawn in_node "$1" "${AT_ONCE[@]}" "$GMSFS" pull -q --threads "${THREADS:-8}" "${NODE[$1]}/weights" "${urls[@]}"
 }
 
 id_of() { # NODE
@@ -108,11 +120,15 @@ sent() {
     start_nodes 16
     make_store 0 "$bytes"
     id=$(id_of 0)
-    for ((n = 0; n < 16; n++)); do serve "$n" 'limit_conn all 4;'; done
+    AT=mount/
+    # All begin at the same time, also where this machine starts processes slowly.
+    AT_ONCE=(bash -c 'until [[ -e $0 ]]; do sleep 0.05; done; exec "$@"' "$T/begin")
+    for ((n = 0; n < 16; n++)); do serve_web "$n"; done
     for ((n = 1; n < 16; n++)); do
         spawn_pull "$n" {0..15}
         pids+=("$SPAWNED")
     done
+    touch "$T/begin"
     for n in "${pids[@]}"; do
         wait_exit -0 "$n" 60
     done
