@@ -5,14 +5,10 @@
 
 load helpers
 
-nobody_holds_or_waits() {
-    [[ -z $(cat "$M/weights/sessions") ]]
-}
-
 race() { # MODE N
     start_mount
     run_logged -0 timeout $((70 * HANG)) "$BUILD/tests/tools/auto_racer" "$1" "$M/weights" "$2"
-    wait_until 5 nobody_holds_or_waits
+    wait_until 5 no_sessions
 }
 
 @test "20 processes race on an empty store: one loads, 19 read" {

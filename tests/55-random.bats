@@ -12,10 +12,6 @@ load helpers
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops
 
-nobody_holds_or_waits() {
-    [[ -z $(cat "$M/weights/sessions") ]]
-}
-
 random_run() { # CLIENTS ROUNDS MS
     local seed=${GMSFS_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
     start_mount granularity=64K,writer_patience=0.05
@@ -29,7 +25,7 @@ random_run() { # CLIENTS ROUNDS MS
         output=$(xxhsum -q -H2 "$M/weights/layout")
         assert_eq "${output%% *}" "$(cat "$M/weights/layout_hash")" hash
     }
-    wait_until 5 nobody_holds_or_waits
+    wait_until 5 no_sessions
 }
 
 @test "few clients, many short rounds" {
@@ -45,7 +41,7 @@ random_places() { # OPTIONS [STORE...]
     run_logged -0 timeout $((75 * HANG)) "$RANDOM_OPS" -s "$seed" -c 4 -r 4 -m 1000 -k "$KEEPER" \
         "$M/weights" "$M/other" "${@:2}"
     assert_match "${lines[-1]}" ', [1-9][0-9]* moves, [1-9][0-9]* wakes behind one, [1-9][0-9]* given up, 0 losses$'
-    wait_until 5 nobody_holds_or_waits
+    wait_until 5 no_sessions
 }
 
 # bats test_tags=quick

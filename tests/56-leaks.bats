@@ -14,14 +14,6 @@ sharer() {
     run_logged -0 timeout $((60 * HANG)) "$SHARER" "$@"
 }
 
-fds_of() { # PID
-    find "/proc/$1/fd" -mindepth 1 | wc -l
-}
-
-fds_are() { # PID COUNT
-    [[ $(fds_of "$1") -le $2 ]]
-}
-
 @test "1000 cycles of attaching leave nothing in client, worker and keeper" {
     start_mount granularity=64K
     worker=$(worker_of "$KEEPER")

@@ -23,14 +23,6 @@ refused() { # OPTIONS
     not_mounted "$T/m"
 }
 
-fds_of() { # PID
-    find "/proc/$1/fd" -mindepth 1 | wc -l
-}
-
-fds_are() { # PID COUNT
-    [[ $(fds_of "$1") -le $2 ]]
-}
-
 contexts() {
     find "$GMSFS_FAKE_CUDA" -name 'context.*'
 }

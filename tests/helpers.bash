@@ -25,6 +25,12 @@ teardown() {
     common_teardown
 }
 
+# Settings of the machine and of its user are not this test's.
+own_settings() {
+    export HOME=$T
+    unset http_proxy https_proxy all_proxy no_proxy HTTPS_PROXY ALL_PROXY NO_PROXY
+}
+
 common_setup() {
     T=$(mktemp -d "${TMPDIR:-/tmp}/t.XXXXXX")
     chmod 755 "$T" # tests act as other users, which must reach the mount
@@ -79,79 +85,32 @@ run_logged() {
     esac
 }
 
-# ---- abilities of this machine ---------------------------------------------------------------
+# shellcheck source=tests/abilities.bash
+source "$ROOT/tests/abilities.bash"
+# shellcheck source=tests/models.bash
+source "$ROOT/tests/models.bash"
 
-# requires THING...: skips the test unless all are there. A thing named in GMSFS_MUST_RUN
-# (a list, or "all") fails the test instead of skipping it.
-requires() {
-    local thing
-    for thing in "$@"; do
-        machine_has "$thing" && continue
-        case " ${GMSFS_MUST_RUN//,/ } " in
-        *" $thing "* | *' all '*) fail "GMSFS_MUST_RUN demands $thing, which is not here" ;;
-        *) skip "no $thing here" ;;
-        esac
-        return 1
-    done
+# ---- users, commands and files ----------------------------------------------------------------
+
+# A uid with a name: fusermount3 refuses other uids.
+TEST_UID=${GMSFS_TEST_UID:-$(id -u nobody)}
+
+AS_USER=(setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --clear-groups --inh-caps=-all)
+
+# as_user COMMAND...: without any privilege, with a uid that owns nothing.
+as_user() {
+    "${AS_USER[@]}" "$@"
 }
 
-machine_has() {
-    case $1 in
-    fuse) can_mount_fuse ;;
-    root) [[ $EUID -eq 0 ]] ;;
-    userns) unshare --user --map-root-user true 2>/dev/null ;;
-    mountns) unshare --mount true 2>/dev/null ;;
-    netns) unshare --net true 2>/dev/null ;;
-    pidns) unshare --pid --fork true 2>/dev/null ;;
-    user-fuse) [[ $EUID -eq 0 && -n $(type -P setpriv) && -u $(type -P fusermount3) ]] &&
-        as_user bash -c ': <>/dev/fuse' 2>/dev/null ;;
-    sdt) echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1 ;; # the build had it, too
-    tracing) bpftrace -e 'BEGIN { exit() }' >/dev/null 2>&1 ;; # by this kernel
-    history) [[ $(git -C "$ROOT" rev-parse --is-shallow-repository 2>/dev/null) == false ]] ;;
-    direct-io) can_write_directly ;;
-    memory-cgroup) can_limit_memory ;; # memcg.bash
-    gpu) [[ ${GMSFS_GPU-} == real ]] ;;
-    fake-gpu) [[ ${GMSFS_GPU-} != real ]] ;; # two GPUs and a file that counts the calls
-    no-nvidia) ! { compgen -G '/dev/nvidia[0-9]*' || type -P nvidia-smi; } >/dev/null ;;
-    passthrough) can_pass_through ;; # files that the kernel serves from memory itself
-    fusectl) grep -qw fusectl /proc/filesystems ;;
-    x86_64) [[ $(uname -m) == x86_64 ]] ;;
-    torch | transformers | safetensors) "${GMSFS_TEST_PYTHON:-python3}" -c "import $1" 2>/dev/null ;;
-    engines) [[ -n ${GMSFS_ENGINES-} ]] ;; # `make check-engines` asks for them: each takes a minute to start
-    nodes) [[ -n ${GMSFS_NODES-} ]] ;; # `make check-nodes` asks for them
-    netem) unshare --net tc qdisc add dev lo root netem loss 1% 2>/dev/null ;; # in this kernel
-    browser) [[ -n ${GMSFS_BROWSER-} && -n $(type -P chromium) ]] ;; # `make check-web` asks for it
-    axe) [[ -r ${AXE-} ]] ;; # tests/page.bash
-    package-index) # pip's; a package of 2 MB shows that it answers
-        timeout 60 python3 -m pip -q download --no-deps --dest "$T/pip" pip >/dev/null 2>&1
+# cli [-STATUS] ARGUMENT...: runs gmsfs, which has to end with this status (0).
+cli() {
+    local want=-0
+    case $1 in -[0-9]*)
+        want=$1
+        shift
         ;;
-    no-sanitizer) [[ -z ${SANITIZE-} ]] ;; # they read /proc
-    unnamed-files) can_make_unnamed ;;
-    slices) [[ $(uname -m) == x86_64 && $(read_slice $$) != 0 ]] ;; # Linux 6.12
-    tritonclient) [[ -r ${GMSFS_TRITONCLIENT:-${XDG_CACHE_HOME:-$HOME/.cache}/gmsfs/tritonclient}/wanted.txt ]] ;;
-    nginx) PATH=$PATH:/usr/sbin type -P nginx >/dev/null ;;
-    *) type -P "$1" >/dev/null ;;
     esac
-}
-
-# Prints the slice of a thread in ns, from sched_getattr(2); 0 if this kernel has none.
-read_slice() { # TID
-    python3 -c 'import ctypes, struct, sys
-attr = ctypes.create_string_buffer(56)
-assert ctypes.CDLL(None).syscall(315, int(sys.argv[1]), attr, 56, 0) == 0
-print(struct.unpack_from("<Q", attr, 24)[0])' "$1"
-}
-
-# Succeeds if files in $T can be read and written past the page cache. Newer tmpfs allow it although
-# they are the cache.
-can_write_directly() {
-    [[ $(stat -f -c %T "$T") != tmpfs ]] &&
-        dd if=/dev/zero of="$T/direct-io" bs=4096 count=1 oflag=direct status=none 2>/dev/null
-}
-
-# Succeeds if files without a name can be made in $T (O_TMPFILE).
-can_make_unnamed() {
-    python3 -c 'import os, sys; os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR)' "$T" 2>/dev/null
+    run_logged "$want" timeout $((60 * HANG)) "$GMSFS" "$@"
 }
 
 # has_open PID DIR: the process has a file in DIR open, with a name or without; or it has gone
@@ -177,42 +136,6 @@ drop_cached() {
 # mounts of other files out of it, because a copy of a mount keeps its daemon alive.
 in_mountns() {
     unshare --mount --propagation private bash -c "$1" _ "${@:2}"
-}
-
-can_mount_fuse() {
-    local sys_admin_bit=21 caps
-    { : <>/dev/fuse; } 2>/dev/null || return 1
-    caps=$(awk '$1 == "CapEff:" { print $2 }' /proc/self/status)
-    ((0x$caps >> sys_admin_bit & 1)) || type -P fusermount3 >/dev/null
-}
-
-# Linux 6.9, and CAP_SYS_ADMIN in the first user namespace.
-can_pass_through() {
-    local major minor
-    IFS=.- read -r major minor _ < <(uname -r)
-    ((major > 6 || (major == 6 && minor >= 9))) && [[ $EUID -eq 0 ]] && can_mount_fuse &&
-        [[ $(tr -s ' ' </proc/self/uid_map) == ' 0 0 4294967295' ]]
-}
-
-# A uid with a name: fusermount3 refuses other uids.
-TEST_UID=${GMSFS_TEST_UID:-$(id -u nobody)}
-
-AS_USER=(setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --clear-groups --inh-caps=-all)
-
-# as_user COMMAND...: without any privilege, with a uid that owns nothing.
-as_user() {
-    "${AS_USER[@]}" "$@"
-}
-
-# cli [-STATUS] ARGUMENT...: runs gmsfs, which has to end with this status (0).
-cli() {
-    local want=-0
-    case $1 in -[0-9]*)
-        want=$1
-        shift
-        ;;
-    esac
-    run_logged "$want" timeout $((60 * HANG)) "$GMSFS" "$@"
 }
 
 # ---- waiting ---------------------------------------------------------------------------------
@@ -368,6 +291,14 @@ belongs_to_daemon() { # PID
         pid=${STAT[1]}
     done
     return 1
+}
+
+fds_of() { # PID
+    find "/proc/$1/fd" -mindepth 1 | wc -l
+}
+
+fds_are() { # PID COUNT
+    [[ $(fds_of "$1") -le $2 ]]
 }
 
 # ---- mounts ----------------------------------------------------------------------------------
@@ -537,6 +468,21 @@ assert_state() {
         fail "$1 is $(cat "$(store_path "$1")/state"), expected $2"
 }
 
+nothing_committed() { # STORE
+    assert_state "$1" EMPTY
+    assert_eq "$(cat "$(store_path "$1")/layout_hash")" '' hash
+}
+
+# no_sessions [PATH...]: none of these stores, or of weights alone, has a session.
+no_sessions() {
+    [[ $# -gt 0 ]] || set -- "$M/weights"
+    [[ -z $(cat "${@/%//sessions}") ]]
+}
+
+mode_of() { # PATH
+    stat -c %a "$1"
+}
+
 device_get() { # a jq filter over the device's JSON
     jq -r "$1" "$M/device"
 }
@@ -564,6 +510,22 @@ kill_worker() {
     before=$(grep -c ' serves, ' "$LOG" || true)
     kill -KILL "$(worker_of "$KEEPER")"
     wait_until_any 10 resumed_more_than "$before"
+}
+
+# take_over [PROGRAM]: another keeper for $M, in the background of the test; the former has to end in order.
+take_over() {
+    local former=$KEEPER code=0
+    ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} \
+        "${1-$GMSFS}" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
+    KEEPER=$!
+    wait_until_any 20 grep -q ': taken over (' "$LOG.next"
+    KEEPER_OF[$M]=$KEEPER
+    wait_until_any 20 process_gone "$former"
+    wait "$former" || code=$?
+    assert_eq "$code" 0 "the former keeper's exit status"
+    grep -q 'another process is the keeper now' "$LOG"
+    LOG=$LOG.next
+    LOG_OF[$M]=$LOG
 }
 
 # api_test NAME ARGUMENTS...: a program of tests/api.
@@ -609,25 +571,4 @@ unmount_below() {
         { echo 1 >"/sys/fs/fuse/connections/${dev#*:}/abort"; } 2>/dev/null || true
         umount -l "$at" 2>/dev/null || fusermount3 -uz "$at" 2>/dev/null || true
     done < <(awk -v dir="$1/" 'index($5, dir) == 1 { print $5, $3 }' /proc/self/mountinfo | tac)
-}
-
-# write_tensors PATH BYTES...: a safetensors file of zeros, one tensor of each size: t0, t1, ...
-write_tensors() {
-    write_tensors_of bytes "$@"
-}
-
-write_random_tensors() { # PATH BYTES...: the same of random bytes
-    write_tensors_of random.randbytes "$@"
-}
-
-write_tensors_of() { # FUNCTION PATH BYTES...
-    python3 - "$@" <<'END'
-import json, random, struct, sys
-at, tensors = 0, {}
-for number, size in enumerate(map(int, sys.argv[3:])):
-    tensors[f"t{number}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
-    at += size
-header = json.dumps(tensors).encode()
-open(sys.argv[2], "wb").write(struct.pack("<Q", len(header)) + header + eval(sys.argv[1])(at))
-END
 }
