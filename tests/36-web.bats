@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs web: what nginx sends of a mount, and to which clients.
+# gmsfs web: what nginx sends of a mount, and to which clients. 36-web-server.bats tests the server itself.
 #
 # bats file_tags=slow
 # shellcheck disable=SC2016 # shells within shells have variables of their own
@@ -13,22 +13,11 @@ load web
 load served
 
 setup() {
-    common_setup
-    # Settings of the machine and of its user are not this test's.
-    export HOME=$T
-    unset http_proxy https_proxy all_proxy no_proxy HTTPS_PROXY ALL_PROXY NO_PROXY
+    served_setup
 }
 
 teardown() {
     served_teardown
-}
-
-# put_file PATH ALLOCATION OFFSET VALUE: an entry of a file; the caller has the writer's lock.
-put_file() {
-    local name="$W/metadata/gmsfs:file:${1//\//%2F}"
-    printf %s "$4" >"$name"
-    setfattr -n user.gmsfs.allocation -v "$2" "$name"
-    setfattr -n user.gmsfs.offset -v "$3" "$name"
 }
 
 # Commits 3 MB as an allocation with odd letters in its name, as a file in a directory, and an entry.
@@ -41,6 +30,12 @@ commit_model() {
     echo 1 >"$W/commit"
     exec 9>&-
 }
+
+# commit_zeros BYTES: an allocation `a` of so many
+commit_zeros() {
+    ctl open "$W/lock" rw open "$W/allocations/a" rwc ftruncate "$1" use 0 commit
+}
+
 ALLOCATION='allocations/a%20b%252F%22%24c%3B%7B%C3%A9%7D'
 
 says_where() {
@@ -85,10 +80,6 @@ says_where() {
     wait_until 2 state_is weights COMMITTED
     stop_serving
     wait_until 5 leaves_nothing
-}
-
-leaves_nothing() {
-    [[ -n $SERVED_DIR && ! -e $SERVED_DIR ]]
 }
 
 @test "lists of stores, allocations, entries and files are JSON" {
@@ -198,87 +189,9 @@ leaves_nothing() {
     ask 200 host/weights/state
 }
 
-@test "an address that others reach needs TLS or --insecure, and certificates of clients open the rest" {
-    start_weights size=64M
-    run_logged -2 "$GMSFS" web --listen "0.0.0.0:24673" "$M"
-    assert_match "$output" 'give --tls-cert and --tls-key, or --insecure'
-    SERVE_AT=0.0.0.0
-    serve --insecure host="$M"
-    ask 200 host/weights/state -H 'Host: any.example'
-    ask 403 host/weights/info -H 'Host: any.example' # perhaps a page that leads its name here
-    stop_serving
-    make_certificate server IP:127.0.0.1
-    make_certificate client DNS:client
-    make_certificate other DNS:other
-    SERVE_AT=127.0.0.1 SCHEME=https
-    serve --tls-cert "$T/server.pem" --tls-key "$T/server.key" host="$M"
-    ask 200 host/weights/state --cacert "$T/server.pem"
-    stop_serving
-    SERVE_AT=0.0.0.0
-    serve --tls-cert "$T/server.pem" --tls-key "$T/server.key" \
-        --tls-client-ca "$T/client.pem" host="$M"
-    ask 400 host/weights/state -k
-    ask 400 host/weights/state -k --cert "$T/other.pem" --key "$T/other.key"
-    ask 200 host/weights/state -k --cert "$T/client.pem" --key "$T/client.key"
-    ask 200 host/weights/info -k --cert "$T/client.pem" --key "$T/client.key" -H 'Host: any.example'
-}
-
-no_answer() {
-    ! curl -s -o /dev/null "$SERVED/"
-}
-
-# has_new_workers PIDS: nginx has other processes than these
-has_new_workers() {
-    [[ $(cat "/proc/$SERVER/task/$SERVER/children") != "$1" ]]
-}
-
-@test "a server that is killed leaves no process and no file" {
-    start_weights size=64M
-    serve host="$M"
-    local old
-    old=$(cat "/proc/$SERVER/task/$SERVER/children")
-    kill -HUP "$SERVER"
-    wait_until 5 has_new_workers "$old"
-    sleep 1 # far below the 3 seconds between two looks for writers
-    kill -KILL "$SERVER"
-    wait_exit "$SERVER"
-    SERVER=''
-    wait_until 5 no_answer
-    wait_until 5 leaves_nothing
-}
-
-# sets BESIDE to the process beside nginx
-find_beside() {
-    local pid pids
-    pids=$(cat "/proc/$SERVER/task/$SERVER/children")
-    for pid in $pids; do
-        [[ $(cat "/proc/$pid/comm") != gmsfs-web ]] || BESIDE=$pid
-    done
-    [[ -n ${BESIDE-} ]]
-}
-
-@test "nginx does not go on without the process beside it" {
-    start_weights size=64M
-    serve host="$M"
-    local all pid
-    wait_until 5 find_beside
-    all=$(cat "/proc/$SERVER/task/$SERVER/children")
-    kill -KILL "$BESIDE"
-    wait_exit "$SERVER" 5
-    assert_eq "$status" 0 status
-    assert_match "$(output_of "$SERVER")" "process $BESIDE exited on signal 9"
-    SERVER=''
-    for pid in $all; do wait_until 5 process_gone "$pid"; done
-    no_answer
-    rm -r "$SERVED_DIR" # nothing is left that could
-}
-
 @test "a client that asks too much at a time is told to come again" {
     start_weights size=64M
-    exec 9<>"$W/lock"
-    truncate -s 48M "$W/allocations/a"
-    echo 1 >"$W/commit"
-    exec 9>&-
+    commit_zeros $((48 << 20))
     serve host="$M"
     run_logged -0 python3 - "$PORT" <<'END'
 import socket, sys
@@ -321,10 +234,7 @@ END
 
 @test "bytes by an id have a bound with --pulls alone, of which an address has half" {
     start_weights size=64M
-    exec 9<>"$W/lock"
-    truncate -s 48M "$W/allocations/a"
-    echo 1 >"$W/commit"
-    exec 9>&-
+    commit_zeros $((48 << 20))
     serve --pulls 2 host="$M"
     read_id
     reads_by_id "$PORT" "$ID" 127.0.2.1 127.0.2.1 127.0.2.2 127.0.2.3
@@ -337,93 +247,6 @@ END
     serve host="$M"
     reads_by_id "$PORT" "$ID" 127.0.2.1 127.0.2.1 127.0.2.1 127.0.2.1
     assert_eq "$output" $'200\n200\n200\n200\n'"$OTHERS" 'answers without --pulls'
-}
-
-says_pages() {
-    output_of "$SERVER" | grep -q 'no pages lie beside this program.*--pages'
-}
-
-@test "pages come with a strict policy, and are looked for beside this program" {
-    local path
-    start_mount size=64M
-    mkdir "$T/pages"
-    echo '<p>page' >"$T/pages/index.html"
-    echo 'one()' >"$T/pages/page.js"
-    serve --pages "$T/pages" host="$M"
-    ask 200 ui/
-    assert_eq "$(cat "$T/body")" '<p>page'
-    has_header 'Content-Type: text/html; charset=utf-8'
-    has_header "Content-Security-Policy: default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    has_header 'Cache-Control: no-cache'
-    ask 200 ui/page.js
-    has_header 'Content-Type: text/javascript; charset=utf-8'
-    ask 404 ui/none.html
-    ask 200 ui/mounts.json
-    stop_serving
-    mkdir -p "$T/usr/bin" "$T/usr/share/gmsfs" "$T/usr/web" "$T/web"
-    cp "$GMSFS" "$T/usr/bin/gmsfs"
-    echo secret | tee "$T/usr/web/page.js" >"$T/web/page.js" # directories of other programs
-    GMSFS=$T/usr/bin/gmsfs serve host="$M"
-    ask 404 ui/page.js
-    for path in '' ui/; do
-        ask 404 "$path"
-        assert_match "$(cat "$T/body")" 'no pages.*--pages.* /ui/mounts.json lists'
-    done
-    wait_until 5 says_pages
-    stop_serving
-    cp -r "$T/pages" "$T/usr/share/gmsfs/web"
-    GMSFS=$T/usr/bin/gmsfs serve host="$M"
-    ask 200 ui/page.js
-}
-
-@test "wrong orders are refused with the way out" {
-    start_mount size=64M
-    local word text
-    refused() { # STATUS TEXT ARGUMENT...
-        run_logged "-$1" "$GMSFS" web "${@:3}"
-        assert_match "$output" "$2"
-    }
-    refused 2 'a MOUNT is needed'
-    refused 2 'would both be /m0/; give one another name, as NAME=' "$M" "$M"
-    refused 2 "cannot be a mount's name .* as NAME=/x" "ui=/x"
-    refused 2 "cannot be a mount's name" '.x=/x'
-    refused 2 "cannot be a mount's name" '/mnt/a b'
-    for word in 1.2.3.4 localhost:80 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:1x ::1:80 '[::1]' '[127.0.0.1]:80' :80; do
-        refused 2 'ADDRESS:PORT is needed|no numeric address' --listen "$word" x=/x
-    done
-    refused 2 'belong together' --tls-cert /x "$M"
-    for word in 0 513; do refused 2 '1 to 512 are possible' --pulls "$word" "$M"; done
-    refused 2 'needs --tls-cert' --tls-client-ca /x "$M"
-    refused 1 "not a gmsfs mount" --user nobody "$T"
-    refused 1 "No such file" --tls-cert "$T/none" --tls-key "$T/none" "$M"
-    if [[ $EUID -eq 0 ]]; then
-        refused 1 "there is no user 'no-such-user' .*useradd" --user no-such-user "$M"
-        refused 1 "is root" --user root "$M"
-        run_logged -1 as_user "$GMSFS" web --user daemon "$M"
-        assert_match "$output" 'only root can start the server as another user'
-    fi
-    refused 1 'cannot serve 192.0.2.1:24673: this machine has no such address' --insecure --user nobody --listen 192.0.2.1:24673 "$M"
-    serve host="$M"
-    refused 1 "cannot serve 127.0.0.1:$PORT: another program listens there .*--listen" --user nobody --listen "127.0.0.1:$PORT" "$M"
-    [[ $output != *http://* && $output != *emerg* ]] || fail "told where it is served, or nginx's own words"
-}
-
-@test "a mount that its user may not see is refused, and nginx is named where it is missing" {
-    requires user-fuse nginx
-    MOUNT_VIA=("${AS_USER[@]}")
-    start_mount size=64M,no_allow_other
-    run_logged -1 "$GMSFS" web --user daemon "$M"
-    assert_match "$output" 'closed to the user that serves .*allow_other'
-    chmod 1777 "$T"
-    SERVE_VIA=("${AS_USER[@]}")
-    serve host="$M"
-    ask 200 host/device
-    stop_serving
-    run_logged -1 in_mountns 'mount --bind /dev/null "$(command -v nginx || echo /usr/sbin/nginx)" && exec "${@:1}"' \
-        "${AS_USER[@]}" "$GMSFS" web "$M"
-    assert_match "$output" "Debian's package nginx-light"
-    forget_mount "$M"
-    wait_until_any 5 as_user "$GMSFS" umount "$M"
 }
 
 # Stores with every odd letter, also with the names of files: each has an allocation and entries.
@@ -455,10 +278,7 @@ make_odd_stores() {
 @test "a writer gets its lock within its patience, while 100 slow clients read and ask again" {
     local begun_ms
     start_weights size=128M
-    exec 9<>"$W/lock"
-    truncate -s 64M "$W/allocations/a"
-    echo 1 >"$W/commit"
-    exec 9>&-
+    commit_zeros $((64 << 20))
     serve host="$M"
     spawn python3 "$ROOT/tests/tools/slow_readers.py" "$PORT" /host/weights/allocations/a 100 100000
     wait_until 20 said "$SPAWNED" begun

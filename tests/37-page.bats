@@ -15,10 +15,8 @@ load served
 load page
 
 setup() {
-    common_setup
+    served_setup
     SHOTS=${GMSFS_SHOTS:-$T}
-    export HOME=$T
-    unset http_proxy https_proxy all_proxy no_proxy HTTPS_PROXY ALL_PROXY NO_PROXY
 }
 
 teardown() {

@@ -80,11 +80,20 @@ lacks_header() { # NAME
     ! grep -qi "^$1:" "$T/headers" || fail "a header $1: $(cat "$T/headers")"
 }
 
+leaves_nothing() { # the directory of the server that has ended
+    [[ -n $SERVED_DIR && ! -e $SERVED_DIR ]]
+}
+
 stop_serving() {
     local server=$SERVER
     SERVER=''
     kill "$server"
     wait_exit -0 "$server" 5
+}
+
+served_setup() {
+    common_setup
+    own_settings
 }
 
 # The processes that serve would outlive one that is killed.

@@ -13,9 +13,7 @@ start_web() {
     wait_until 10 test -s "$T/web-$n.port"
     WEB_PORT=$(<"$T/web-$n.port")
     WEB=http://127.0.0.1:$WEB_PORT
-    # Settings of the machine and of its user are not this test's.
-    export HOME=$T
-    unset http_proxy https_proxy all_proxy no_proxy HTTPS_PROXY ALL_PROXY NO_PROXY
+    own_settings
 }
 
 # make_file NAME BYTES: random ones, in $T/www
