@@ -9,46 +9,28 @@
  * allocation, and this user may write it (reading is enough for most). For `frames` and
  * `sessions-unread` MOUNT is the V0 socket of a store that has a long value as `large`.
  */
-#include "rpc/message.h"
-#include "tool.h"
+#include "hog_sockets.h"
 
-#include <gmsfs_abi.h>
 #include <linux/aio_abi.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
-#define MAX_TAKEN       200000u
-#define MAX_THREADS     6000u
-#define ALLOC_THREADS   1500u
-#define STACK_BYTES     (64u << 10)
-#define ENTRY_BYTES     16384u
-#define LARGE_BYTES     (1u << 20)
-#define AIO_REQUESTS    4096
-#define MAX_CONNECTIONS 2048u /* twice the bound */
-#define UNREAD_REQUESTS 250u  /* of a connection: as many as its socket takes */
-#define UNREAD_WAIT_MS  1000
-#define MOVE_MS         3000 /* interval of reading a part of the unread answers */
-#define MOVE_BYTES      (64u << 10)
-#define WAITED_BYTES    (2u << 20)
-#define WAITED_MS       500 /* a request that took so long had waited */
+#define MAX_TAKEN     200000u
+#define MAX_THREADS   6000u
+#define ALLOC_THREADS 1500u
+#define STACK_BYTES   (64u << 10)
+#define ENTRY_BYTES   16384u
+#define LARGE_BYTES   (1u << 20)
+#define AIO_REQUESTS  4096
+#define WAITED_BYTES  (2u << 20)
+#define WAITED_MS     500 /* a request that took so long had waited */
 
-static const char *mount, *store;
-static char path[PATH_MAX];
-
-static const char *in_mount(const char *name)
-{
-    snprintf(path, sizeof path, "%s/%s", mount, name);
-    return path;
-}
+static const char *store;
 
 static const char *in_store(const char *name)
 {
@@ -63,20 +45,40 @@ static int open_or_errno(const char *name, int flags)
     return fd < 0 ? -errno : fd;
 }
 
+static int acquire(int fd, uint32_t mode, uint64_t timeout_ms)
+{
+    struct gmsfs_ioc_acquire acquire = {.mode = mode, .timeout_ms = timeout_ms};
+
+    return ioctl(fd, GMSFS_IOC_ACQUIRE, &acquire) < 0 ? -errno : 0;
+}
+
+/* Returns a `ctl` of the store that has the lock. */
+static int begin_session(uint32_t mode)
+{
+    int fd = open_or_errno(in_store("ctl"), mode == GMSFS_MODE_RO ? O_RDONLY : O_RDWR);
+
+    if (fd < 0 || acquire(fd, mode, 5000) < 0)
+        tool_die("%s: no session: %s", in_store("ctl"), strerror(errno));
+    return fd;
+}
+
 /* ---- takers: each takes one, and returns 0 or a negative errno ------------------------------ */
 
-static int take_file(void)
+static int keep_open(const char *name, int flags)
 {
-    int fd = open_or_errno(in_mount("device"), O_RDONLY);
+    int fd = open_or_errno(name, flags);
 
     return fd < 0 ? fd : 0;
 }
 
+static int take_file(void)
+{
+    return keep_open(in_mount("device"), O_RDONLY);
+}
+
 static int take_directory(void)
 {
-    int fd = open_or_errno(in_store("metadata"), O_RDONLY | O_DIRECTORY);
-
-    return fd < 0 ? fd : 0;
+    return keep_open(in_store("metadata"), O_RDONLY | O_DIRECTORY);
 }
 
 /* The text stays with the file until it is read to its end. */
@@ -135,13 +137,6 @@ static int take_name(void)
     return fd < 0 ? fd : 0;
 }
 
-static int acquire(int fd, uint32_t mode, uint64_t timeout_ms)
-{
-    struct gmsfs_ioc_acquire acquire = {.mode = mode, .timeout_ms = timeout_ms};
-
-    return ioctl(fd, GMSFS_IOC_ACQUIRE, &acquire) < 0 ? -errno : 0;
-}
-
 static int take_session(void)
 {
     int fd = open_or_errno(in_store("ctl"), O_RDONLY);
@@ -151,9 +146,7 @@ static int take_session(void)
 
 static int take_lock(void)
 {
-    int fd = open_or_errno(in_store("lock"), O_RDONLY);
-
-    return fd < 0 ? fd : 0;
+    return keep_open(in_store("lock"), O_RDONLY);
 }
 
 static int take_ticket(void)
@@ -161,64 +154,9 @@ static int take_ticket(void)
     static int fd = -1;
     struct gmsfs_ioc_export export = {0};
 
-    if (fd < 0) {
-        fd = open_or_errno(in_store("ctl"), O_RDONLY);
-        if (fd < 0 || acquire(fd, GMSFS_MODE_RO, 5000) < 0)
-            tool_die("%s: no session: %s", in_store("ctl"), strerror(errno));
-    }
-    return ioctl(fd, GMSFS_IOC_EXPORT, &export) < 0 ? -errno : 0;
-}
-
-static int connect_to_mount(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
     if (fd < 0)
-        return -errno;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s/.fds", mount);
-    return connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ? -errno : fd;
-}
-
-/* One object serves for all: each registration has a descriptor of its own. */
-static int take_region(void)
-{
-    static int fd = -1, object = -1;
-    static unsigned number;
-    struct gmsfs_fds_region_request request = {
-        .request = {.version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REGION_REGISTER},
-        .kind = GMSFS_REGION_SYSTEM,
-        .uid = GMSFS_REGION_SELF,
-        .key_bytes = 1,
-        .key = "k",
-        .byte_size = 1,
-    };
-    struct {
-        struct gmsfs_fds_header header;
-        struct gmsfs_fds_region_answer answer;
-    } answer;
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof object)] = {0};
-    struct iovec part = {&request, sizeof request};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control,
-                             .msg_controllen = sizeof control};
-    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-
-    if (fd < 0) {
-        object = memfd_create("hog", MFD_CLOEXEC);
-        fd = connect_to_mount();
-        if (object < 0 || ftruncate(object, 1) < 0 || fd < 0)
-            tool_die("no object, or no connection: %s", strerror(errno));
-    }
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof object);
-    memcpy(CMSG_DATA(rights), &object, sizeof object);
-    request.name_bytes = (uint32_t)snprintf(request.name, sizeof request.name, "hog-%u", number++);
-    if (sendmsg(fd, &message, MSG_NOSIGNAL) < 0 || recv(fd, &answer, sizeof answer, 0) <= 0)
-        return -errno;
-    return answer.header.error;
+        fd = begin_session(GMSFS_MODE_RO);
+    return ioctl(fd, GMSFS_IOC_EXPORT, &export) < 0 ? -errno : 0;
 }
 
 /* The daemon gathers writes to a writer's `ctl` until an APPLY. */
@@ -227,151 +165,19 @@ static int take_gathered(void)
     static char bytes[LARGE_BYTES];
     static int fd = -1;
 
-    if (fd < 0) {
-        fd = open_or_errno(in_store("ctl"), O_RDWR);
-        if (fd < 0 || acquire(fd, GMSFS_MODE_RW, 5000) < 0)
-            tool_die("%s: no session: %s", in_store("ctl"), strerror(errno));
-    }
+    if (fd < 0)
+        fd = begin_session(GMSFS_MODE_RW);
     return write(fd, bytes, sizeof bytes) < 0 ? -errno : 0;
-}
-
-static int take_connection(void)
-{
-    static unsigned connections;
-    int fd = connect_to_mount();
-    struct gmsfs_fds_request request = {
-        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = 1};
-    struct gmsfs_fds_header answer; /* a served request fails, because this ticket does not exist */
-
-    if (fd < 0)
-        return fd;
-    if (send(fd, &request, sizeof request, MSG_NOSIGNAL) < 0 ||
-        recv(fd, &answer, sizeof answer, 0) <= 0)
-        return -ECONNREFUSED;
-    if (answer.error != -ESTALE)
-        return answer.error;
-    /* At the bound the daemon closed its oldest connection for this one. */
-    return ++connections > MAX_CONNECTIONS ? -EINPROGRESS : 0;
-}
-
-/* Takes a connection that sends requests and does not read the answers. */
-static int take_unread(void)
-{
-    static unsigned connections;
-    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_FENCE_STATUS};
-    int fd = connect_to_mount();
-    struct pollfd answered = {.fd = fd, .events = POLLIN};
-    char byte;
-
-    if (fd < 0)
-        return fd;
-    if (send(fd, &request, sizeof request, MSG_NOSIGNAL) < 0 ||
-        poll(&answered, 1, UNREAD_WAIT_MS) <= 0 || recv(fd, &byte, 1, MSG_PEEK) <= 0)
-        return -ECONNREFUSED;
-    for (unsigned i = 0; i < UNREAD_REQUESTS; i++)
-        if (send(fd, &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-            poll(NULL, 0, 1); /* the daemon reads some, as long as it answers */
-    return ++connections > MAX_CONNECTIONS ? -EINPROGRESS : 0;
-}
-
-/* ---- unread answers: each connection of a GMS client has one -------------------------------- */
-
-static int answers[MAX_CONNECTIONS];
-static unsigned answer_count;
-
-static int say(int fd, const struct message *message)
-{
-    struct message_buffer frame = {0};
-    int error = message_encode(&frame, MESSAGE_V0, message);
-    ssize_t sent = error ? 0 : send(fd, frame.bytes, frame.size_bytes, MSG_NOSIGNAL);
-
-    if (sent < 0)
-        error = -errno;
-    message_buffer_free(&frame);
-    return error;
-}
-
-/* Looks at the next answer, and leaves it there: unread answers take the daemon's memory. */
-static int peek_refusal(int fd)
-{
-    char head[512];
-    ssize_t size = recv(fd, head, sizeof head, MSG_PEEK);
-
-    if (size <= 0)
-        return size < 0 ? -errno : -ECONNRESET;
-    if (!memmem(head, (size_t)size, "error_response", strlen("error_response")))
-        return 0;
-    return memmem(head, (size_t)size, "share of a bound", strlen("share of a bound")) ? -EDQUOT
-                                                                                      : -ENOMEM;
-}
-
-/* Begins a reader's session; a negative errno if it was refused. */
-static int begin_session(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), error;
-    char greeting[256];
-
-    if (fd < 0)
-        return -errno;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", mount);
-    if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
-        return -errno;
-    error = say(fd, &(struct message){.type = MESSAGE_HANDSHAKE_REQUEST, .lock_type = MESSAGE_RO});
-    if (error == 0 && recv(fd, greeting, sizeof greeting, 0) <= 0)
-        error = -ECONNREFUSED;
-    return error ? error : fd;
-}
-
-static int take_answer(void)
-{
-    int fd = begin_session();
-    int error = fd < 0 ? fd : 0;
-
-    if (answer_count == MAX_CONNECTIONS)
-        tool_die("frames: never refused");
-    if (error == 0)
-        error = say(fd, &(struct message){.type = MESSAGE_METADATA_GET_REQUEST,
-                                          .key = message_text("large")});
-    if (error == 0)
-        error = peek_refusal(fd);
-    if (error == 0)
-        answers[answer_count++] = fd;
-    return error;
-}
-
-/* Takes a session that sends requests, reads no answer, and ends. */
-static int take_session_unread(void)
-{
-    static unsigned connections;
-    int fd = begin_session();
-    int error = fd < 0 ? fd : 0;
-
-    for (unsigned i = 0; i < UNREAD_REQUESTS && error == 0; i++)
-        error = say(fd, &(struct message){.type = MESSAGE_GET_LOCK_STATE_REQUEST});
-    if (error == 0)
-        shutdown(fd, SHUT_WR);
-    return error == 0 && ++connections > MAX_CONNECTIONS ? -EINPROGRESS : error;
-}
-
-/* Reads a little now and then: a client that reads nothing at all is disconnected after a while. */
-static void keep_answers(void)
-{
-    static char bytes[MOVE_BYTES];
-
-    for (unsigned i = 0; i < answer_count; i++)
-        recv(answers[i], bytes, sizeof bytes, MSG_DONTWAIT);
 }
 
 static int take_spool(void)
 {
     static char bytes[LARGE_BYTES], name[64];
     static unsigned number;
-    static int lock = -1, fd = -1;
+    static int fd = -1;
+    int lock = hold_lock();
     ssize_t written;
 
-    if (lock < 0)
-        lock = open_or_errno(in_store("lock"), O_RDWR);
     if (lock < 0)
         return lock;
     if (fd < 0) {
@@ -433,11 +239,7 @@ static int wait_in_threads(void *(*wait)(void *), unsigned threads, unsigned *co
 /* A process of this user holds the lock for reading, so that all others wait. */
 static int fill_with_waiters(unsigned *count)
 {
-    int reader = open_or_errno(in_store("ctl"), O_RDONLY);
-
-    if (reader < 0 || acquire(reader, GMSFS_MODE_RO, 5000) < 0)
-        tool_die("%s: no reader's lock: %s", in_store("ctl"), strerror(errno));
-    in_store("ctl"); /* `path` for the threads */
+    begin_session(GMSFS_MODE_RO); /* sets `path` for the threads */
     return wait_in_threads(wait_for_lock, MAX_THREADS, count);
 }
 
@@ -476,9 +278,7 @@ static void *wait_for_memory(void *unused)
 /* Has as many ALLOCs wait as it may, each with the largest argument. The device is full. */
 static int fill_with_allocs(unsigned *count)
 {
-    allocating = open_or_errno(in_store("ctl"), O_RDWR);
-    if (allocating < 0 || acquire(allocating, GMSFS_MODE_RW, 5000) < 0)
-        tool_die("%s: no session: %s", in_store("ctl"), strerror(errno));
+    allocating = begin_session(GMSFS_MODE_RW);
     pthread_barrier_init(&all_begin, NULL, ALLOC_THREADS);
     return wait_in_threads(wait_for_memory, ALLOC_THREADS, count);
 }
@@ -490,7 +290,7 @@ static int fill_with_writes(unsigned *count)
     static char bytes[LARGE_BYTES];
     static struct iocb requests[AIO_REQUESTS], *list[AIO_REQUESTS];
     aio_context_t context = 0;
-    int lock = open_or_errno(in_store("lock"), O_RDWR), fd;
+    int lock = hold_lock(), fd;
 
     if (lock < 0)
         return lock;
