@@ -107,6 +107,13 @@ static const char *get_line(unsigned row)
     return text;
 }
 
+/* Draws a screen of the usual size, and checks one of its lines. */
+#define check_line(top, row, text)      \
+    do {                                \
+        draw(top, ROWS, WIDE);          \
+        check_str(get_line(row), text); \
+    } while (0)
+
 static struct top_order press(struct top *top, const char *keys)
 {
     struct top_order order = {0};
@@ -183,8 +190,7 @@ TAP_TEST(pools_and_moves_take_the_place_of_the_stores)
     top_take_look(top, 0, make_pools_look(10485760), NULL, NOW_MS);
     top_take_look(top, 0, make_pools_look(20971520), NULL, NOW_MS + 2000);
     press(top, "P");
-    draw(top, ROWS, WIDE);
-    check_str(get_line(2), "POOL               CLASS            USED        KEPT     AT MOST");
+    check_line(top, 2, "POOL               CLASS            USED        KEPT     AT MOST");
     check_str(get_line(3), "default            standard     40.0 MiB           -    no limit");
     check_str(get_line(4),
               "chat               high         10.0 MiB     4.0 MiB    20.0 MiB [######......]");
@@ -193,12 +199,9 @@ TAP_TEST(pools_and_moves_take_the_place_of_the_stores)
     check_str(get_line(6),
               "w                  host         20.0 MiB    40.0 MiB   5.0 MiB/s         4 s");
     press(top, "G"); /* all lines fit */
-    draw(top, ROWS, WIDE);
-    check_str(get_line(2), "POOL               CLASS            USED        KEPT     AT MOST");
+    check_line(top, 2, "POOL               CLASS            USED        KEPT     AT MOST");
     press(top, "P");
-    draw(top, ROWS, WIDE);
-    check_str(get_line(3),
-              "w             COMMITTED    40.0 MiB device>host 50%      0     0      -");
+    check_line(top, 3, "w             COMMITTED    40.0 MiB device>host 50%      0     0      -");
     top_free(top);
 }
 
@@ -280,8 +283,7 @@ TAP_TEST(deeds_are_asked_for_and_only_y_agrees)
     struct top_order order;
 
     check_int(press(top, "p").deed, TOP_NOTHING);
-    draw(top, ROWS, WIDE);
-    check_str(get_line(ROWS - 1), " promote weights to its device? y/N");
+    check_line(top, ROWS - 1, " promote weights to its device? y/N");
     check_int(press(top, "n").deed, TOP_NOTHING);
     check_int(press(top, "y").deed, TOP_NOTHING); /* the question is over */
     check_int(press(top, "p\r").deed, TOP_NOTHING);
@@ -293,9 +295,8 @@ TAP_TEST(deeds_are_asked_for_and_only_y_agrees)
     check_int(order.deed, TOP_DEMOTE);
     check_str(order.place, "disk");
     order = press(top, "jD");
-    draw(top, ROWS, WIDE);
-    check_str(get_line(ROWS - 1),
-              " drain adapters: tell its 1 holder to leave, then demote it to host? y/N");
+    check_line(top, ROWS - 1,
+               " drain adapters: tell its 1 holder to leave, then demote it to host? y/N");
     order = press(top, "Y");
     check_int(order.deed, TOP_DRAIN);
     check_str(order.store, "adapters");
@@ -310,22 +311,18 @@ TAP_TEST(of_several_sessions_one_is_chosen_first)
     struct top_order order;
 
     press(top, "r");
-    draw(top, ROWS, WIDE);
-    check_str(get_line(ROWS - 1), " no session holds the store or waits for it");
+    check_line(top, ROWS - 1, " no session holds the store or waits for it");
     press(top, "jr");
-    draw(top, ROWS, WIDE);
-    check_str(get_line(ROWS - 1), " several sessions: choose one, then r again");
+    check_line(top, ROWS - 1, " several sessions: choose one, then r again");
     check_str(get_line(14), "      7 RO      held    pid 12      uid 0       1 min vllm");
     check_str(get_line(15), "     w3 RW      waiting pid 13      uid 1000     10 s train");
     press(top, "jr");
-    draw(top, ROWS, WIDE);
-    check_str(get_line(ROWS - 1), " revoke waiter w3 (RW, pid 13 train) of adapters? y/N");
+    check_line(top, ROWS - 1, " revoke waiter w3 (RW, pid 13 train) of adapters? y/N");
     order = press(top, "y");
     check_int(order.deed, TOP_REVOKE);
     check_str(order.session, "w3");
     press(top, "kr");
-    draw(top, ROWS, WIDE);
-    check_str(get_line(ROWS - 1), " revoke session 7 (RO, pid 12 vllm) of adapters? y/N");
+    check_line(top, ROWS - 1, " revoke session 7 (RO, pid 12 vllm) of adapters? y/N");
     top_free(top);
 }
 
@@ -349,8 +346,7 @@ TAP_TEST(all_parts_of_a_bar_are_shown)
     struct top *top = top_new();
 
     check_int(top_set_mounts(top, mounts, 1), 0);
-    draw(top, ROWS, WIDE);
-    check_str(get_line(1), "gpu0 is being looked at");
+    check_line(top, 1, "gpu0 is being looked at");
     check_str(get_line(3), "the stores are being looked at");
     top_take_look(top, 0,
                   parse("{'device': {'total_bytes': 104857600, 'used_bytes': 62914560, "
@@ -373,13 +369,11 @@ TAP_TEST(a_mount_that_is_not_there_is_shown_with_the_way_out)
     check_int(top_set_mounts(top, mounts, 2), 0);
     top_take_look(top, 1, parse("{'health': 'dead', 'device': null, 'stores': []}"),
                   "DEAD: clear it away", NOW_MS);
-    draw(top, ROWS, WIDE);
-    check_str(get_line(2), "gpu1 DEAD: clear it away");
+    check_line(top, 2, "gpu1 DEAD: clear it away");
     check_str(get_line(4),
               "gpu0/weights  COMMITTED    40.0 MiB host>device 25%      0     0  2 min default");
     check_int(top_set_mounts(top, mounts + 1, 1), 0); /* the first one was unmounted */
-    draw(top, ROWS, WIDE);
-    check_str(get_line(1), "gpu1 DEAD: clear it away");
+    check_line(top, 1, "gpu1 DEAD: clear it away");
     check_str(get_line(3), "no stores");
     check_int(top_set_mounts(top, NULL, 0), 0);
     draw(top, ROWS, WIDE);
@@ -454,8 +448,7 @@ TAP_TEST(a_store_that_does_not_get_on_tells_why)
         "", "{'name': 'w', 'sessions': [], 'behind': 'kv', 'obstacle': {'to': 'host', 'text': "
             "'the host is full'}, 'last_error': 'no tensors'}");
 
-    draw(top, ROWS, WIDE);
-    check_str(get_line(14), " waits for memory behind: kv");
+    check_line(top, 14, " waits for memory behind: kv");
     check_str(get_line(15), " not moved to host: the host is full");
     check_str(get_line(16), " last commit refused: no tensors");
     top_free(top);
@@ -470,9 +463,8 @@ TAP_TEST(names_stay_text_and_columns_stay_straight)
             "{'name': '\\u001b[2J\\u0007', 'bytes': 3, 'state': 'RO', 'sessions': []},"
             "{'name': 'a\xe2\x80\xaez', 'bytes': 2, 'state': 'RO', 'sessions': []}");
 
-    draw(top, ROWS, WIDE);
-    check_str(get_line(3),
-              "e\xcc\x81             RO                5 B device               0     0      -");
+    check_line(top, 3,
+               "e\xcc\x81             RO                5 B device               0     0      -");
     check_str(get_line(4), "\xe6\xa8\xa1\xe5\x9e\x8b\xe6\xa8\xa1\xe5\x9e\x8b\xe6\xa8\xa1\xe5\x9e"
                            "\x8b~ RO                4 B device               0     0      -");
     check_str(get_line(5),
@@ -556,9 +548,8 @@ TAP_TEST(a_long_message_and_a_way_out_are_read_whole)
                     "gmsfs demote: /mnt/gpu0/weights: permission denied: only root, the user that "
                     "mounted it and the store's owner, alice (uid 1000), can move it",
                     true);
-    draw(top, ROWS, WIDE);
-    check_str(get_line(ROWS - 2),
-              " gmsfs demote: /mnt/gpu0/weights: permission denied: only root, the user that");
+    check_line(top, ROWS - 2,
+               " gmsfs demote: /mnt/gpu0/weights: permission denied: only root, the user that");
     check_str(get_line(ROWS - 1),
               " mounted it and the store's owner, alice (uid 1000), can move it");
     press(top, "j");
