@@ -150,44 +150,20 @@ others_go_on() {
     root_revokes
 }
 
-@test "one user's open files leave the others theirs" {
-    hog files EDQUOT
-    bound_is_told files
+# leaves_theirs RESOURCE ERRNO [BOUND]: a user takes all of it that it may have, and others go on.
+leaves_theirs() {
+    hog "$1" "$2"
+    [[ -z ${3-} ]] || bound_is_told "$3"
     others_go_on
 }
 
-@test "one user's open directories leave the others theirs" {
-    hog directories EDQUOT
-    bound_is_told directories
-    others_go_on
-}
-
-@test "one user's texts leave the others theirs" {
-    hog texts EDQUOT
-    bound_is_told texts
-    others_go_on
-}
-
-@test "one user's sessions by ACQUIRE leave the others theirs" {
-    hog sessions EDQUOT
-    others_go_on
-}
-
-@test "one user's sessions by lock leave the others theirs" {
-    hog locks EDQUOT
-    others_go_on
-}
-
-@test "one user's waiters leave the others theirs" {
-    hog waiters EDQUOT
-    others_go_on
-}
-
-@test "one user's tickets leave the others theirs" {
-    hog tickets EDQUOT
-    bound_is_told tickets
-    others_go_on
-}
+@test "one user's open files leave the others theirs" { leaves_theirs files EDQUOT files; }
+@test "one user's open directories leave the others theirs" { leaves_theirs directories EDQUOT directories; }
+@test "one user's texts leave the others theirs" { leaves_theirs texts EDQUOT texts; }
+@test "one user's sessions by ACQUIRE leave the others theirs" { leaves_theirs sessions EDQUOT; }
+@test "one user's sessions by lock leave the others theirs" { leaves_theirs locks EDQUOT; }
+@test "one user's waiters leave the others theirs" { leaves_theirs waiters EDQUOT; }
+@test "one user's tickets leave the others theirs" { leaves_theirs tickets EDQUOT tickets; }
 
 others_register() {
     run_logged -0 as_other "$GMSCTL" connect "$M" region-register self r /key memfd:4096 0 1
@@ -209,22 +185,10 @@ others_register() {
     others_go_on
 }
 
-@test "one user's documents leave the others theirs" {
-    hog gathered EDQUOT
-    others_go_on
-}
-
-@test "one user's connections leave the others theirs" {
-    hog connections EINPROGRESS # its oldest ones make place for its new ones
-    bound_is_told connections
-    others_go_on
-}
-
-@test "one user's spools leave the others theirs" {
-    hog spools EDQUOT
-    bound_is_told spools
-    others_go_on
-}
+@test "one user's documents leave the others theirs" { leaves_theirs gathered EDQUOT; }
+# The daemon closes this user's oldest connections for its new ones.
+@test "one user's connections leave the others theirs" { leaves_theirs connections EINPROGRESS connections; }
+@test "one user's spools leave the others theirs" { leaves_theirs spools EDQUOT spools; }
 
 # Each answer that it does not read is held for it: half of what there is, and no more.
 @test "one user's frames leave the others theirs" {
@@ -247,11 +211,7 @@ others_register() {
     others_go_on
 }
 
-@test "one user's writes leave the others theirs" {
-    hog transfers EINPROGRESS
-    others_go_on
-}
-
+@test "one user's writes leave the others theirs" { leaves_theirs transfers EINPROGRESS; }
 @test "one user's writes that are held up are few of the worker's bytes" {
     touch "$T/gate"
     spawn "${AS_USER[@]}" "$HOG" "$M" hogged transfers
@@ -467,10 +427,6 @@ has_redeemed() {
 
 device_files_are_few() {
     (($(awk '$1 == "gmsfs_open_files" { print $2 }' "$M/metrics") < 10))
-}
-
-fds_of() { # PID
-    find "/proc/$1/fd" -mindepth 1 -maxdepth 1 -printf '.' | wc -c
 }
 
 # The machine's memory that the journal's files use.

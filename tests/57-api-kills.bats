@@ -12,72 +12,25 @@ load api
 
 SHARER=$BUILD/tests/tools/sharer
 
-@test "api under kills: cuda" {
-    api_killed cuda
-}
-
-@test "api under kills: errors" {
-    api_killed errors
-}
-
-@test "api under kills: lock" {
-    api_killed lock
-}
-
-@test "api under kills: many" {
-    api_killed many
-}
-
+@test "api under kills: cuda" { api_killed cuda; }
+@test "api under kills: errors" { api_killed errors; }
+@test "api under kills: lock" { api_killed lock; }
+@test "api under kills: many" { api_killed many; }
 # bats test_tags=quick
-@test "api under kills: memory" {
-    api_killed memory
-}
-
-@test "api under kills: metadata" {
-    api_killed metadata
-}
-
-@test "api under kills: regions" {
-    api_killed regions
-}
-
-@test "api under kills: regions_refused" {
-    api_killed regions_refused
-}
-
-@test "api under kills: regions_threads" {
-    api_killed regions_threads
-}
-
+@test "api under kills: memory" { api_killed memory; }
+@test "api under kills: metadata" { api_killed metadata; }
+@test "api under kills: regions" { api_killed regions; }
+@test "api under kills: regions_refused" { api_killed regions_refused; }
+@test "api under kills: regions_threads" { api_killed regions_threads; }
 # bats test_tags=quick
-@test "api under kills: seal" {
-    api_killed seal
-}
-
-@test "api under kills: sizes" {
-    api_killed sizes
-}
-
-@test "api under kills: slabs" {
-    api_killed slabs
-}
-
-@test "api under kills: sleep" {
-    api_killed sleep
-}
-
+@test "api under kills: seal" { api_killed seal; }
+@test "api under kills: sizes" { api_killed sizes; }
+@test "api under kills: slabs" { api_killed slabs; }
+@test "api under kills: sleep" { api_killed sleep; }
 # bats test_tags=quick
-@test "api under kills: store" {
-    api_killed store
-}
-
-@test "api under kills: user" {
-    api_killed user
-}
-
-@test "api under kills: wait" {
-    api_killed wait
-}
+@test "api under kills: store" { api_killed store; }
+@test "api under kills: user" { api_killed user; }
+@test "api under kills: wait" { api_killed wait; }
 
 went_on() { # COUNT: so many have gone on
     [[ $(grep -c ' serves, ' "$LOG") -ge $1 ]]

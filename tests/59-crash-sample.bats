@@ -87,35 +87,15 @@ trials_of() {
     PART=3/3 run_logged -2 "$BUILD/tests/fault/lives"
 }
 
-@test "a worker that is killed at any step of an allocation: answered once, and as if nothing had been" {
-    kills_at 1 0 memory/alloc
-}
-
-@test "a worker that is killed at any step of a wait for the lock" {
-    kills_at 1 0 lock/wait
-}
-
-@test "two and three workers in a row that are killed at a step of an allocation, also as they resume" {
-    kills_at 23 17 memory/alloc
-}
-
-@test "a worker that is killed at some step of looking and of locks" {
-    kills_at 31 0 look lock
-}
-
+@test "a worker that is killed at any step of an allocation: answered once, and as if nothing had been" { kills_at 1 0 memory/alloc; }
+@test "a worker that is killed at any step of a wait for the lock" { kills_at 1 0 lock/wait; }
+@test "two and three workers in a row that are killed at a step of an allocation, also as they resume" { kills_at 23 17 memory/alloc; }
+@test "a worker that is killed at some step of looking and of locks" { kills_at 31 0 look lock; }
 # bats test_tags=quick
-@test "a worker that is killed at some step of requests for memory" {
-    kills_at 31 0 memory
-}
-
-@test "a worker that is killed at some step of appending, listing, sealing, and of waking pollers" {
-    kills_at 31 0 writes lists seals wakes
-}
-
+@test "a worker that is killed at some step of requests for memory" { kills_at 31 0 memory; }
+@test "a worker that is killed at some step of appending, listing, sealing, and of waking pollers" { kills_at 31 0 writes lists seals wakes; }
 # bats test_tags=quick
-@test "a worker that is killed at some step of requests for entries, stores, tickets, budgets" {
-    kills_at 29 0 entries stores tickets regions budgets
-}
+@test "a worker that is killed at some step of requests for entries, stores, tickets, budgets" { kills_at 29 0 entries stores tickets regions budgets; }
 
 @test "a worker that is killed at some step of GMS clients' requests" {
     export GMSFS_TEST_SOCKETS=$T/s
@@ -155,9 +135,7 @@ trials_of() {
 }
 
 # bats test_tags=quick
-@test "a worker that is killed at some step of a move" {
-    kills_at 37 0 places spares
-}
+@test "a worker that is killed at some step of a move" { kills_at 37 0 places spares; }
 
 # bats test_tags=quick
 @test "a worker that is killed at some step of a move to the disk" {
@@ -178,11 +156,6 @@ copiers_at() {
 }
 
 # bats test_tags=quick
-@test "a copier killed at some step of a promotion, a demotion, to the disk and back is not noticed" {
-    copiers_at 11 0 copies/demotion copies/promotion copies/to-disk copies/from-disk
-}
-
+@test "a copier killed at some step of a promotion, a demotion, to the disk and back is not noticed" { copiers_at 11 0 copies/demotion copies/promotion copies/to-disk copies/from-disk; }
 # bats test_tags=quick
-@test "two copiers in a row that are killed at some step: the move is made or forgotten, and the bytes are right" {
-    copiers_at 19 11 copies/promotion
-}
+@test "two copiers in a row that are killed at some step: the move is made or forgotten, and the bytes are right" { copiers_at 19 11 copies/promotion; }
