@@ -84,27 +84,6 @@ is_immutable() {
 }
 
 # bats test_tags=host
-@test "a writer begins with nothing, and an abort leaves the immutable layout" {
-    make_immutable
-    before=$(cat "$W/layout_hash")
-    run_logged -0 bash -ec 'exec 3<>"$1/lock"; ls "$1/allocations"; echo x >"$1/allocations/a"
-        echo 1 >"$1/abort"' sh "$W"
-    assert_eq "$output" ''
-    is_immutable
-    assert_eq "$(cat "$W/layout_hash")" "$before"
-}
-
-# bats test_tags=host
-@test "a plain commit replaces an immutable layout, and gives its memory back" {
-    make_immutable
-    run_logged -0 bash -ec 'exec 3<>"$1/lock"; truncate -s 10 "$1/allocations/b"
-        echo 1 >"$1/commit"' sh "$W"
-    assert_eq "$(names "$W/allocations")" b
-    assert_eq "$(info_of weights .immutable)" false
-    wait_until 5 used_is 2097152
-}
-
-# bats test_tags=host
 @test "a process that has the memory mapped for writing fails the commit, and is named" {
     expect EBUSY "${WRITER[@]}" map-memory 0 commit-flags 16
     assert_eq "$(info_of weights '"\(.state) \(.immutable)"')" 'EMPTY false'
@@ -144,19 +123,6 @@ is_immutable() {
 }
 
 # bats test_tags=host
-@test "a demoted store is not mappable, and is again when it is back" {
-    stop_mount
-    start_weights host_size=64M
-    make_immutable
-    cli -0 demote "$W"
-    assert_eq "$(info_of weights '"\(.immutable) \(.mappable)"')" 'true false'
-    assert_eq "$(head -c 5 "$W/allocations/a")" hello
-    run_logged '!' bash -c 'echo x >>"$1/allocations/a"' sh "$W"
-    cli -0 promote "$W"
-    is_immutable
-}
-
-# bats test_tags=host
 @test "kill -9 of the worker, before and after the commit, loses no seal" {
     (
         exec 3<>"$W/lock"
@@ -168,14 +134,6 @@ is_immutable() {
     kill_worker
     is_immutable
     run_logged '!' bash -c 'echo x >>"$1/allocations/a"' sh "$W"
-}
-
-# bats test_tags=host
-@test "an upgrade keeps an immutable layout and its seals" {
-    requires root
-    make_immutable
-    cli -0 upgrade "$M"
-    is_immutable
 }
 
 # ---- by the command --------------------------------------------------------------------------

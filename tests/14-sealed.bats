@@ -183,87 +183,6 @@ sealed_unchanged() {
 }
 
 # bats test_tags=slow
-@test "a waiter for an exit is not overtaken by a later writer" {
-    stop_mount
-    start_weights writer_patience=1000
-    seal_and_keep
-    echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
-    assert_state weights LAYOUT_COMMITTED
-    wait_for_lock open "$W/data" rw read 64
-    adopter=$WAITER
-    expect EAGAIN open "$W/lock" rwn
-    wait_for_lock open "$W/lock" rw read 64
-    let_go "$HOLDER"
-    wait_until 5 granted "$adopter"
-    assert_match "$(output_of "$adopter")" 'RW_DATA [0-9]+'
-    not_granted "$WAITER"
-    assert_eq "$(names "$W/allocations")" kv allocations
-    let_go "$adopter"
-    wait_until 5 granted "$WAITER"
-    let_go "$WAITER"
-}
-
-# bats test_tags=slow
-@test "a waiter for an exit is passed when its patience is over" {
-    seal_and_keep
-    echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
-    assert_state weights LAYOUT_COMMITTED
-    wait_for_lock open "$W/data" rw
-    ctl open "$W/lock" rw info
-    assert_match "$output" 'sealed=0 .*allocations=0'
-    let_go "$HOLDER"
-}
-
-# bats test_tags=slow
-@test "a writer that may not wait for an exit is told EAGAIN, and later has it" {
-    seal_and_keep
-    echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
-    assert_state weights LAYOUT_COMMITTED
-    expect EAGAIN open "$W/data" rwn
-    expect EAGAIN open "$W/ctl" rw acquire data 0
-    expect ETIMEDOUT open "$W/ctl" rw acquire data 50
-    expect EAGAIN open "$W/allocations/kv" w
-    let_go "$HOLDER"
-    ctl open "$W/data" rwn
-    sealed_unchanged
-}
-
-@test "the process that has the memory may take it up again at once" {
-    local bytes=(poke 0 0 cached)
-    [[ $BACKEND == host ]] || bytes=()
-    ctl open "$W/ctl" rw acquire data 0 alloc 1048576 1 kv '' export-rw 0 0 connect "$M" redeem last 1 \
-        put shape '2x4' 0 16 "${bytes[@]}" seal release acquire data 0 info
-    assert_match "$output" 'mode=RW_DATA '
-    sealed_unchanged
-}
-
-@test "a waiter that dies is never granted" {
-    seal_and_keep
-    echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
-    wait_for_lock open "$W/data" rw
-    kill -KILL "$WAITER"
-    wait_for_waiters weights 0
-    let_go "$HOLDER"
-    sealed_unchanged
-    assert_eq "$(jq -r 'select(.event == "rw_data_connected") | .pid' "$M/events" | grep -cx "$WAITER")" 0
-}
-
-# bats test_tags=slow
-@test "each member that was handed the memory is waited for" {
-    seal_and_keep
-    token=$(output_of "$HOLDER" | sed -n 's/.* token=\([0-9a-f]*\).*/\1/p' | tail -n 1)
-    first=$HOLDER
-    hold open "$W/ctl" rw join "$token" export-rw 0 0 connect "$M" redeem last 1
-    member=$HOLDER
-    assert_eq "$(info_of weights '.may_write | length')" 2
-    kill -KILL "$first"
-    wait_until 5 state_is weights LAYOUT_COMMITTED
-    expect EAGAIN open "$W/data" rwn
-    let_go "$member"
-    ctl open "$W/data" rwn
-}
-
-# bats test_tags=slow
 @test "a child that asks on its parent's connection is the process to wait for" {
     # The parent takes the lock and connects; its child redeems the ticket, and outlives it.
     spawn "$GMSCTL" open "$W/ctl" rw acquire data 0 alloc 4096 1 kv '' seal export-rw 0 0 connect "$M" \
@@ -307,28 +226,6 @@ sealed_unchanged() {
     exec 5<>"$W/data"
     assert_eq "$(head -c 6 "$W/allocations/kv")" Xached
     exec 5>&-
-}
-
-@test "the writer's lock begins with nothing where something is only sealed" {
-    seal_store
-    ctl open "$W/lock" rw open "$W/state" r info
-    assert_match "$output" 'state=RW .*committed=0 sealed=0 generation=1 allocations=0 entries=0'
-    assert_state weights EMPTY
-    assert_eq "$(names "$W/allocations")" ''
-    wait_until 5 used_is 0
-}
-
-@test "auto becomes a writer where something is only sealed, and readers wait" {
-    seal_store
-    expect EAGAIN open "$W/lock" rn
-    expect EAGAIN open "$W/allocations/kv" r
-    wait_for_lock reader "$W"
-    ctl open "$W/auto" rw info
-    assert_match "$output" 'mode=RW '
-    not_granted "$WAITER"
-    ctl open "$W/ctl" rw acquire rw 5000 commit
-    wait_until 5 granted "$WAITER"
-    let_go "$WAITER"
 }
 
 @test "an acquire may begin with nothing" {

@@ -112,26 +112,6 @@ setup() {
 }
 
 # bats test_tags=slow
-@test "a waiting writer holds new readers off, until its patience is over" {
-    commit_store
-    hold open "$W/lock" r
-    wait_for_lock open "$W/lock" rw
-    writer=$WAITER
-    expect EAGAIN open "$W/lock" rn
-    wait_for_lock reader "$W"
-    not_granted "$WAITER"
-    wait_until 5 granted "$WAITER"
-    not_granted "$writer"
-    ctl open "$W/lock" rn
-    # At the next release the writer is waited for again.
-    let_go "$WAITER"
-    wait_until 5 sessions_are weights RO 1
-    expect EAGAIN open "$W/lock" rn
-    let_go "$HOLDER"
-    wait_until 5 granted "$writer"
-}
-
-# bats test_tags=slow
 @test "looking never waits while a writer holds and others wait" {
     commit_store
     hold open "$W/lock" rw
@@ -269,16 +249,6 @@ setup() {
 }
 
 # bats test_tags=slow
-@test "ACQUIRE makes a session of its own for each handle, two in one process" {
-    commit_store
-    hold open "$W/ctl" r acquire ro 0 open "$W/ctl" r acquire ro 0
-    sessions_are weights RO 2
-    let_go "$HOLDER"
-    expect EAGAIN open "$W/ctl" rw acquire rw 0 open "$W/ctl" rw acquire rw 0
-    expect EDEADLK open "$W/ctl" rw acquire rw 0 acquire rw 0
-}
-
-# bats test_tags=slow
 @test "opens and path operations do not see an ACQUIREd session" {
     expect EAGAIN open "$W/ctl" rw acquire rw 0 open "$W/lock" rwn
     expect EAGAIN open "$W/ctl" rw acquire rw 0 open "$W/allocations/a" rwc
@@ -313,21 +283,6 @@ setup() {
     expect ESTALE open "$W/ctl" rw join "$token"
 }
 
-# bats test_tags=slow
-@test "a session that was joined by token ends with the handle that acquired it" {
-    hold open "$W/ctl" rw acquire rw 0
-    output=$(output_of "$HOLDER")
-    token=$(field token)
-    spawn "$GMSCTL" open "$W/ctl" rw join "$token" say joined until "$T/go" alloc 1 1 a ''
-    wait_until 5 said "$SPAWNED" joined
-    joined=$SPAWNED
-    let_go "$HOLDER"
-    assert_state weights EMPTY
-    touch "$T/go"
-    wait_exit "$joined"
-    assert_eq "$(output_of "$joined" | tail -n 1)" ESTALE
-}
-
 @test "RELEASE gives the lock back before it returns" {
     ctl repeat 200 open "$W/ctl" rw acquire rw 0 release acquire rw 0 release close
 }
@@ -352,71 +307,30 @@ setup() {
 
 # ---- implicit sessions -------------------------------------------------------------------------
 
-@test "cp into a store outside a lock fails visibly and leaves nothing" {
+@test "cp, truncate, touch and tee outside a lock fail visibly and leave nothing" {
+    local command
     head -c 3M /dev/urandom >"$T/bytes"
-    expect_message ECANCELED cp "$T/bytes" "$W/allocations/a"
-    assert_state weights EMPTY
-    assert_eq "$(names "$W/allocations")" ''
+    for command in "cp $T/bytes" 'truncate -s 1M' touch tee; do
+        # shellcheck disable=SC2086 # words
+        expect_message ECANCELED $command "$W/allocations/new" <"$T/bytes"
+        assert_state weights EMPTY
+        assert_eq "$(names "$W/allocations")" ''
+    done
 }
 
 # bats test_tags=host
-@test "cp over a committed allocation outside a lock fails visibly and changes nothing" {
-    commit_store
+@test "cp, truncate, touch and tee over a committed allocation outside a lock change nothing" {
+    local command
     head -c 3M /dev/urandom >"$T/bytes"
-    expect_message ECANCELED cp "$T/bytes" "$W/allocations/a"
-    unchanged
-}
-
-# bats test_tags=host
-@test "truncate outside a lock fails visibly and changes nothing" {
-    expect_message ECANCELED truncate -s 1M "$W/allocations/new"
-    assert_state weights EMPTY
     commit_store
+    for command in "cp $T/bytes" 'truncate -s 0' tee; do
+        # shellcheck disable=SC2086 # words
+        expect_message ECANCELED $command "$W/allocations/a" <"$T/bytes"
+        unchanged
+    done
     run_logged '!' truncate -s 5M "$W/allocations/a"
     unchanged
-    expect_message ECANCELED truncate -s 0 "$W/allocations/a"
-    unchanged
-}
-
-# bats test_tags=host
-@test "touch outside a lock fails visibly and changes nothing" {
-    expect_message ECANCELED touch "$W/allocations/new"
-    assert_state weights EMPTY
-    assert_eq "$(names "$W/allocations")" ''
-    commit_store
     run_logged touch "$W/allocations/a"
-    unchanged
-}
-
-# bats test_tags=host
-@test "tee outside a lock fails visibly and changes nothing" {
-    expect_message ECANCELED tee "$W/allocations/new" <<<data
-    assert_state weights EMPTY
-    commit_store
-    expect_message ECANCELED tee "$W/allocations/a" <<<data
-    unchanged
-}
-
-# bats test_tags=host
-@test "rm, mv, setfattr and metadata outside a lock fail and change nothing" {
-    commit_store
-    expect_message ENOLCK rm -rf "$W/allocations/a"
-    expect_message ENOLCK mv "$W/allocations/a" "$W/allocations/b"
-    expect_message ENOLCK rm "$W/metadata/key"
-    expect_message ENOLCK mv "$W/metadata/key" "$W/metadata/other"
-    expect_message ENOLCK tee "$W/metadata/key" <<<data
-    expect_message ENOLCK setfattr -n user.gmsfs.tag -v x "$W/allocations/a"
-    expect ENOLCK truncate "$W/allocations/a" 0
-    unchanged
-}
-
-# bats test_tags=host
-@test "writing to an allocation that is being read is EAGAIN at once, and changes nothing" {
-    commit_store
-    hold open "$W/lock" r
-    expect_message EAGAIN cp /etc/hostname "$W/allocations/a"
-    expect_message EAGAIN cp /etc/hostname "$W/allocations/new"
-    let_go "$HOLDER"
     unchanged
 }
 

@@ -40,15 +40,6 @@ setup() {
     ctl open "$W/lock" rwn
 }
 
-@test "COMMIT with STAY goes on as a reader" {
-    hold open "$W/ctl" rw acquire rw 0 alloc 1 1 a '' commit-stay info
-    assert_match "$(output_of "$HOLDER")" 'mode=RO state=RO'
-    assert_eq "$(cat "$W/state")" RO
-    ctl open "$W/lock" rn
-    let_go "$HOLDER"
-    assert_state weights COMMITTED
-}
-
 # bats test_tags=host
 @test "an unchanged structure keeps its hash, and every commit counts" {
     commit_store
@@ -57,16 +48,6 @@ setup() {
     assert_eq "$(cat "$W/layout_hash")" "$hash"
     assert_eq "$(info_of weights .generation)" 2
     assert_eq "$(head -c 5 "$W/allocations/a")" other
-}
-
-# bats test_tags=host
-@test "the generation never goes back, through EMPTY neither" {
-    commit_store
-    ctl open "$W/lock" rw open "$W/allocations/a" rw pwrite 0 x
-    assert_state weights EMPTY
-    assert_eq "$(info_of weights .generation)" 1
-    commit_store
-    assert_eq "$(info_of weights .generation)" 2
 }
 
 # bats test_tags=host
@@ -99,17 +80,6 @@ setup() {
     ctl open "$W/ctl" rw acquire rw 5000 export 0 0 abort
     assert_match "$output" rolled_back=1
     ctl open "$W/ctl" rw acquire rw 5000 export-rw 0 0 abort
-    assert_match "$output" rolled_back=0
-    assert_state weights EMPTY
-}
-
-@test "abort leads to EMPTY when freed committed memory was given up to make room" {
-    start_mount size=64M
-    small=$M/weights/ctl
-    ctl open "$small" rw acquire rw 0 alloc 41943040 1 a '' commit
-    ctl open "$small" rw acquire rw 1000 free 0 alloc 10485760 1 b '' abort
-    assert_match "$output" rolled_back=1
-    ctl open "$small" rw acquire rw 1000 free 0 alloc 41943040 1 b '' abort
     assert_match "$output" rolled_back=0
     assert_state weights EMPTY
 }
@@ -280,16 +250,20 @@ setup() {
 }
 
 # bats test_tags=slow
-@test "root revokes a waiter: ECANCELED" {
+@test "root revokes a waiter, in an open or in ACQUIRE: ECANCELED" {
+    local wait id
     requires root
     hold open "$W/lock" rw
-    spawn "$GMSCTL" open "$W/lock" rw
-    wait_for_waiters weights 1
-    id=$(waiter_id "$SPAWNED")
-    assert_match "$id" '^w[0-9]+$'
-    echo "revoke $id" >"$W/abort"
-    wait_exit "$SPAWNED"
-    assert_eq "$(output_of "$SPAWNED")" ECANCELED
+    for wait in "open $W/lock rw" "open $W/ctl rw acquire rw forever"; do
+        # shellcheck disable=SC2086 # words
+        spawn "$GMSCTL" $wait
+        wait_for_waiters weights 1
+        id=$(waiter_id "$SPAWNED")
+        assert_match "$id" '^w[0-9]+$'
+        echo "revoke $id" >"$W/abort"
+        wait_exit "$SPAWNED"
+        assert_eq "$(output_of "$SPAWNED")" ECANCELED
+    done
     assert_eq "$(cat "$W/state")" RW
 }
 

@@ -39,13 +39,7 @@ is_loaded() { # STORE
 
 make_model() { # BYTES
     MODEL=$T/model.safetensors
-    python3 - "$MODEL" "$1" <<'PY'
-import json, sys
-path, size = sys.argv[1], int(sys.argv[2])
-head = json.dumps({"t": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
-with open(path, "wb") as file:
-    file.write(len(head).to_bytes(8, "little") + head + b"m" * size)
-PY
+    write_tensors "$MODEL" "$1"
 }
 
 @test "a reservation shows in device, info, df and metrics" {
@@ -110,76 +104,6 @@ PY
     assert_eq "$(device_get .reserved_bytes)" "$HALF" 'only the second'
     assert_state other RW
     let_go "$WAITER"
-}
-
-@test "memory that is freed wakes the reservation that waits for it" {
-    ctl open "$W/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit
-    waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF say got pause
-    ctl open "$W/lock" rw use 0 clear commit
-    wait_until 5 said "$WAITER" got
-    let_go "$WAITER"
-}
-
-@test "a small reservation does not starve a large one of another store" {
-    mkdir "$M/third"
-    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
-    waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF say got pause
-    local large=$WAITER
-    expect EAGAIN open "$M/third/ctl" rw acquire-reserve rw 0 4096
-    waits third open "$M/third/ctl" rw acquire-reserve rw 60000 $((8 * MIB)) say got pause
-    local small=$WAITER
-    let_go "$HOLDER"
-    wait_until 5 said "$large" got
-    never_within 1 said "$small" got
-    let_go "$large"
-    wait_until 5 said "$small" got
-    let_go "$small"
-}
-
-@test "a waiter that is killed is forgotten, and the next one gets the memory" {
-    mkdir "$M/third"
-    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
-    waits other open "$V/ctl" rw acquire-reserve rw 60000 $((16 * MIB))
-    local killed=$WAITER
-    waits third open "$M/third/ctl" rw acquire-reserve rw 60000 $((6 * MIB)) say got pause
-    kill -KILL "$killed"
-    wait_until 5 said "$WAITER" got
-    let_go "$WAITER"
-    let_go "$HOLDER"
-    wait_until 5 reserved_is 0
-}
-
-@test "a holder that is killed leaves its memory to the waiter" {
-    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF alloc $((4 * MIB)) 1 '' ''
-    waits other open "$V/ctl" rw acquire-reserve rw 60000 $((16 * MIB)) say got pause
-    kill -KILL "$HOLDER"
-    wait_until 5 said "$WAITER" got
-    assert_eq "$(device_get .used_bytes)" 0 used
-    let_go "$WAITER"
-}
-
-@test "a revoked holder and a revoked waiter hold nothing" {
-    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
-    waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF
-    echo "revoke $(awk '/ waiting / { print $1 }' "$V/sessions")" >"$V/abort"
-    wait_exit "$WAITER"
-    assert_match "$(output_of "$WAITER")" ECANCELED
-    echo "revoke $(awk '/ held / { print $1 }' "$W/sessions")" >"$W/abort"
-    wait_until 5 reserved_is 0
-    ctl open "$V/ctl" rw acquire-reserve rw 5000 $((16 * MIB))
-    let_go "$HOLDER"
-}
-
-@test "commit, also one that stays on, and abort refund the unused reservation" {
-    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF alloc $((2 * MIB)) 1 '' '' commit-stay
-    assert_eq "$(device_get .reserved_bytes)" 0 'after STAY'
-    let_go "$HOLDER"
-    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF abort
-    assert_eq "$(device_get .reserved_bytes)" 0 'after abort'
-    assert_state weights COMMITTED
-    let_go "$HOLDER"
-    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF release
-    assert_eq "$(device_get .reserved_bytes)" 0 'after release'
 }
 
 @test "a writer can replace a layout that fills the device, and no other writer takes the freed memory" {

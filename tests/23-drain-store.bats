@@ -105,14 +105,6 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     ctl open "$W/lock" rn
 }
 
-@test "a holder that is killed is gone, and the drain is over" {
-    hold open "$W/lock" w
-    local holder=$HOLDER
-    begin_drain "$W"
-    kill -KILL "$holder"
-    wait_exit -0 "$DRAINER"
-}
-
 @test "drain --kill ends holders when the time is up, and names the ones it spares" {
     hold open "$W/lock" r
     local holder=$HOLDER
@@ -156,17 +148,6 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     ctl open "$W/lock" rn
 }
 
-@test "a drain follows its store through a rename" {
-    hold open "$W/lock" r
-    local holder=$HOLDER
-    begin_drain "$W"
-    mv "$W" "$M/renamed"
-    drains_is renamed true
-    let_go "$holder"
-    wait_exit -0 "$DRAINER"
-    drains_is renamed false
-}
-
 @test "a store that is removed meanwhile is told" {
     mkdir "$M/other"
     drain -0 "$M/other" -- rmdir "$M/other"
@@ -196,20 +177,6 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     done
     chown "$TEST_UID" "$W"
     run_logged -0 as_user "$GMSFS" drain "$W"
-}
-
-@test "a mount's drain turns away waiters for a drained store" {
-    hold open "$W/lock" r
-    local holder=$HOLDER
-    begin_drain "$W"
-    wait_for_lock reader "$W"
-    let_go "$holder"
-    wait_exit "$DRAINER"
-    let_go "$WAITER"
-    spawn "$GMSFS" drain "$W" -- sh -c "'$GMSFS' drain -q '$M' && touch '$T/empty'"
-    wait_exit "$SPAWNED"
-    [[ -e $T/empty ]]
-    assert_eq "$(device_get .used_bytes)" 0 used
 }
 
 @test "drain names a path that is neither a mount nor a store, and arguments that make no sense" {

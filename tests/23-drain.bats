@@ -155,12 +155,6 @@ uses_nothing() {
     ctl open "$W/lock" rw
 }
 
-@test "the rest of a reservation does not survive a drain" {
-    hold open "$W/ctl" rw acquire-reserve rw 0 $((4 << 20))
-    drain -0 --revoke "$M"
-    assert_eq "$(device_get .reserved_bytes)" 0 reserved
-}
-
 @test "drain names a path that is no mount, and arguments that make no sense" {
     drain -1 "$T"
     assert_match "$output" 'not a gmsfs mount'

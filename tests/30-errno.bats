@@ -42,16 +42,6 @@ setup() {
     assert_eq "$(wc -l <"$W/sessions")" 1
 }
 
-@test "ECANCELED: a waiter was revoked" {
-    requires root
-    hold open "$W/lock" rw
-    spawn "$GMSCTL" open "$W/ctl" rw acquire rw forever
-    wait_for_waiters weights 1
-    echo "revoke $(awk '$3 == "waiting" { print $1 }' "$W/sessions")" >"$W/abort"
-    wait_exit "$SPAWNED"
-    assert_eq "$(output_of "$SPAWNED")" ECANCELED
-}
-
 # bats test_tags=quick
 @test "ECANCELED: an implicit writer closed without commit" {
     expect ECANCELED open "$W/allocations/a" wc write x close
@@ -127,6 +117,8 @@ setup() {
     expect ENOLCK open "$W/metadata/key" w
     expect ENOLCK unlink "$W/allocations/a"
     expect ENOLCK rename "$W/allocations/a" "$W/allocations/b"
+    expect ENOLCK unlink "$W/metadata/key"
+    expect ENOLCK rename "$W/metadata/key" "$W/metadata/other"
     expect ENOLCK truncate "$W/allocations/a" 0
     expect ENOLCK setxattr "$W/allocations/a" user.gmsfs.tag x
     for op in 'alloc 1 1 x _' 'free 0' 'clear' 'put k v none 0' 'delete key' 'commit' 'abort' \
@@ -138,6 +130,7 @@ setup() {
     expect ENOLCK open "$W/lock" r open "$W/commit" w write 1
     expect ENOLCK open "$W/lock" r unlink "$W/allocations/a"
     expect ENOLCK open "$W/ctl" rw acquire ro 0 put k v none 0
+    assert_eq "$(names "$W/allocations") $(cat "$W/metadata/key") $(info_of weights .generation)" 'a value 1'
 }
 
 # bats test_tags=quick
@@ -184,19 +177,8 @@ setup() {
 }
 
 # bats test_tags=quick
-@test "EINVAL: commit of an invalid layout, and last_error says why" {
-    expect EINVAL open "$W/lock" rw open "$W/allocations/hollow" rwc use 0 commit
-    assert_match "$(info_of weights .last_error)" hollow
-}
-
-@test "EBUSY: rmdir of a store in use" {
-    hold open "$W/lock" rw
-    expect EBUSY rmdir "$W"
-}
-
-# bats test_tags=quick
 @test "EBUSY: resize of an allocation with memory" {
-    expect EBUSY open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 ftruncate 8192
+    expect EBUSY open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 ftruncate 4096 ftruncate 8192
     expect EBUSY open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 ftruncate 1
     expect EBUSY open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 \
         fallocate 0 0 9000000
