@@ -199,39 +199,14 @@ not_there() {
     assert_match "$(tail -n 1 "$M/events")" '"event":"region_ended".*"region":"w"'
 }
 
-@test "a region needs a committed allocation, and waits for none" {
-    expect ENODATA connect "$M" region-register self w weights/a none 0 8
+@test "a region over an allocation waits for no writer, and nothing is left of the attempt" {
     commit_weights
-    expect ENOENT connect "$M" region-register self w weights/none none 0 8
-    expect ENOENT connect "$M" region-register self w none/a none 0 8
-    expect EINVAL connect "$M" region-register self w weights/a none 4090 7
     hold open "$W/lock" rw
     expect EAGAIN connect "$M" region-register self w weights/a none 0 8
-    assert_eq "$(wc -l <"$W/sessions")" 1 # nothing is left of the attempt
+    assert_eq "$(wc -l <"$W/sessions")" 1
 }
 
 # ---- owners ----------------------------------------------------------------------------------
-
-@test "one user's regions are not another's to list, read, open or remove" {
-    requires root
-    register secret
-    run_logged '!' as_user ls "$M/regions"
-    run_logged '!' as_user ls "$MINE"
-    run_logged '!' as_user cat "$MINE/secret"
-    run_logged '!' as_user rm -f "$MINE/secret"
-    run_logged '!' as_user stat "$MINE/secret"
-    run_logged -1 as_user "$GMSCTL" connect "$M" region-list 0 0 ''
-    assert_eq "${lines[-1]}" EPERM
-    run_logged -1 as_user "$GMSCTL" connect "$M" region-unregister-all 0 0
-    assert_eq "${lines[-1]}" EPERM
-    run_logged -1 as_user "$GMSCTL" connect "$M" region-register 0 r /key memfd:1 0 1
-    assert_eq "${lines[-1]}" EPERM
-    assert_eq "$(ls -A "$MINE")" secret
-    run_logged -0 as_user "$GMSCTL" connect "$M" region-register self secret /key memfd:4096 0 1
-    run_logged -0 as_user cat "$M/regions/$TEST_UID/secret"
-    ctl connect "$M" region-unregister-all "$TEST_UID" 0 # root may
-    assert_eq "$(ls -A "$M/regions")" 0
-}
 
 @test "events and sessions name a region to its owner and root alone" {
     requires root

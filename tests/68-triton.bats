@@ -18,20 +18,6 @@ teardown() {
     triton_teardown
 }
 
-@test "tritonclient, http, grpc and aio of both: regions, inference on them, and Triton's own errors" {
-    tritonclient
-    start_table
-    triton_tests test_triton_client
-    stop_triton
-}
-
-@test "a region that is unregistered in use serves until its last request ends" {
-    tritonclient
-    start_table 1000
-    triton_tests test_triton_drain
-    stop_triton
-}
-
 @test "halves, floods, resets and connections that do not read harm no other client" {
     python_with ctypes
     start_table
@@ -53,18 +39,6 @@ teardown() {
 tokens() {
     export GMSFS_TEST_TOKEN=0123456789abcdef0123456789abcdef GMSFS_TEST_UID=$TEST_UID
     (umask 077 && printf '# of the tests\n\n%s %s\n' "$GMSFS_TEST_TOKEN" "$TEST_UID" >"$T/tokens")
-}
-
-@test "of root's front end every user has regions of his own, by connection and by token" {
-    requires root
-    python_with ctypes
-    tokens
-    ulimit -n "$(ulimit -Hn)"
-    start_table 0 "$T/tokens"
-    triton_tests test_triton_users
-    assert_eq "$(stat -c %u "/proc/$(triton_server)/maps")" 0 'the owner of a private file'
-    assert_match "$(grep ^Uid: "/proc/$(triton_server)/status")" "$(id -u nobody)"
-    stop_triton
 }
 
 @test "connections of unknown users make room, and take nothing from known users" {
@@ -231,7 +205,7 @@ assert idle.is_closed() and busy.is_closed()'
 
 # ---- over a mount ----------------------------------------------------------------------------
 
-@test "tritonclient over a mount: regions, inference on them, and Triton's own errors" {
+@test "tritonclient, http, grpc and aio of both: regions, inference on them, and Triton's own errors" {
     tritonclient
     start_mount
     start_triton
@@ -267,6 +241,8 @@ assert idle.is_closed() and busy.is_closed()'
     start_mount allow_other
     start_triton --token-file "$T/tokens"
     triton_tests test_triton_users
+    assert_eq "$(stat -c %u "/proc/$(triton_server)/maps")" 0 'the owner of a private file'
+    assert_match "$(grep ^Uid: "/proc/$(triton_server)/status")" "$(id -u nobody)"
     stop_triton
 }
 
@@ -369,10 +345,7 @@ for kind in ("http", "grpc"):
     local url=http://$HTTP/v2/systemsharedmemory/region
     curl -s -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}" "$url/kept/register"
     rm "/dev/shm/$GMSFS_TEST_SHM"
-    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
-        "shared_memory_region":"kept","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
-        "datatype":"INT32","parameters":{"shared_memory_region":"kept","shared_memory_byte_size":64}}]}' \
-        "http://$HTTP/v2/models/simple/infer"
+    infer_by kept
     wait_until 5 references_are kept 1
     kill -KILL "$TRITON"
     wait_until 5 references_are kept 0

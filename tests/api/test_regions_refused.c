@@ -286,7 +286,11 @@ static int meddle(gmsfs_regions_t *regions)
     snprintf(path, sizeof path, "%s/regions/%u/mine", mount_path, ANNA);
     MUST(open(path, O_RDONLY | O_CLOEXEC) < 0 && errno == EACCES);
     MUST(unlink(path) < 0 && errno == EACCES);
+    snprintf(path, sizeof path, "%s/regions", mount_path);
+    MUST(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) < 0 && errno == EACCES);
     MUST(register_fd(regions, "mine", fd, 0, 1) == 0); /* each user has names of its own */
+    snprintf(path, sizeof path, "%s/regions/%u/mine", mount_path, BEN);
+    MUST(open(path, O_RDONLY | O_CLOEXEC) >= 0);
     MUST(gmsfs_region_unregister_all(regions, SELF, GMSFS_REGION_ANY, &gone) == 0 && gone == 1);
     return 0;
 }

@@ -6,8 +6,6 @@ import errno
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import unittest
 from unittest import mock
@@ -15,7 +13,7 @@ from unittest import mock
 import gmsfs
 from gmsfs import graph_handle, graphs
 from graph_fake import Graph
-from graph_support import CHUNK, LARGEST, SHAPES, GraphCase
+from graph_support import LARGEST, SHAPES, GraphCase
 from support import MOUNT, TIMEOUT, python
 
 
@@ -198,24 +196,6 @@ class Sleeping(GraphCase):
     def interrupt_the_wait_of(self, pool):
         self.wait_until(lambda: pool.stats.waiters == 1, "no client waits")
         os.kill(os.getpid(), signal.SIGUSR1)
-
-    def test_killed_awake_it_leaves_no_memory_and_killed_after_keep_the_memory_waits(self):
-        for keep, state in ((False, "EMPTY"), (True, "COMMITTED")):
-            process = subprocess.Popen(
-                [sys.executable, "-c", HOLD, self.path, str(CHUNK), str(int(keep))],
-                stdout=subprocess.PIPE,
-            )
-            self.assertEqual(process.stdout.readline(), b"held\n")
-            process.kill()
-            process.wait()
-            process.stdout.close()
-            self.wait_until(lambda: self.state() == state, f"the store did not become {state}")
-            self.wait_until(lambda: self.used() == keep * 4 * CHUNK, "other memory is in use")
-        with self.open() as pool:
-            self.assertEqual(pool.stats.physical_bytes, 4 * CHUNK)
-            self.buffers(pool)
-            self.capture(pool, LARGEST)
-            self.check(pool, [LARGEST])
 
     def test_a_child_of_fork_has_no_pool(self):
         with self.open() as pool:
@@ -423,19 +403,6 @@ with gmsfs.open(path, "rw") as store:
     (buffer,) = store.buffers()
     ctypes.memset(buffer.address, 0xFF, buffer.nbytes)
 os.rmdir(path)
-"""
-
-
-HOLD = """
-import sys, time, gmsfs.graphs
-from gmsfs import graph_handle
-chunk = int(sys.argv[2])
-pool = gmsfs.graphs.GraphPool(sys.argv[1], chunk)
-segment = graph_handle.SpaceHandle(pool._live(), 4 * chunk).alloc(4 * chunk)
-if int(sys.argv[3]):
-    pool.sleep(keep=True)
-print("held", flush=True)
-time.sleep(1000)
 """
 
 
