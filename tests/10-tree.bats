@@ -18,10 +18,6 @@ setup() {
     start_weights
 }
 
-mode_of() {
-    stat -c %a "$1"
-}
-
 # ---- content of the tree ---------------------------------------------------------------------
 
 # bats test_tags=quick
@@ -67,14 +63,6 @@ mode_of() {
     assert_eq "$(device_get .granularity_bytes)" $((2 << 20)) granularity
     [[ -n $(device_get '.name | strings') ]]
     assert_match "$(device_get .version)" '^[0-9]+\.[0-9]+\.[0-9]+'
-}
-
-@test "device counts the memory that is in use" {
-    exec 5<>"$W/lock"
-    truncate -s 3M "$W/allocations/a"
-    assert_eq "$(device_get .used_bytes)" $((4 << 20))
-    exec 5>&-
-    wait_until 5 used_is 0
 }
 
 @test "state is one word and a newline" {
@@ -144,14 +132,6 @@ mode_of() {
     spawn "$GMSCTL" open "$W/lock" rw
     wait_for_waiters weights 1
     assert_eq "$(info_of weights .writers_waiting)" 1
-}
-
-@test "info shows the group of the last commit" {
-    group=00112233445566778899aabbccddeeff
-    ctl open "$W/ctl" rw acquire rw 0 alloc 1 1 a '' commit-group "$group"
-    assert_eq "$(info_of weights .group)" "$group"
-    ctl open "$W/ctl" rw acquire rw 1000 commit
-    assert_eq "$(info_of weights .group)" null
 }
 
 @test "sessions lists holders and waiters: id mode status pid uid comm since files" {

@@ -161,25 +161,6 @@ has_what_it_needs() {
     wait_exit "$SPAWNED"
 }
 
-@test "stores are made, renamed and removed by administrators alone" {
-    run_logged -1 as_user mkdir "$M/mine"
-    chmod 0777 "$W"
-    run_logged -1 as_user mv "$W" "$M/ours"
-    run_logged -1 as_user rmdir "$W"
-    chown "$TEST_UID" "$W"
-    run_logged -1 as_user rmdir "$W"
-    assert_state weights EMPTY
-}
-
-@test "the owner gives a store to its own groups only" {
-    chown "$TEST_UID" "$W"
-    run_logged -0 as_user chmod 0700 "$W"
-    run_logged -0 as_user chgrp "$TEST_UID" "$W"
-    run_logged -1 as_user chgrp 47001 "$W"
-    run_logged -1 as_user chown 0 "$W"
-    assert_eq "$(stat -c %u:%g:%a "$W")" "$TEST_UID:$TEST_UID:700"
-}
-
 @test "touch says that a store was changed now, and sets no other time" {
     local before
     before=$(stat -c %Y "$W")

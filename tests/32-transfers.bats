@@ -245,17 +245,6 @@ random_file() { # NAME BYTES
     assert_eq "$(stat -c %s "$W/allocations/a") $(cat "$W/metadata/key")" '5000 v'
 }
 
-@test "a second size is EBUSY, the same one is not" {
-    exec 5<>"$W/lock"
-    truncate -s 5000 "$W/allocations/a"
-    truncate -s 5000 "$W/allocations/a"
-    expect_message EBUSY truncate -s 5001 "$W/allocations/a"
-    expect_message EBUSY truncate -s 4999 "$W/allocations/a"
-    expect_message EBUSY truncate -s +1 "$W/allocations/a"
-    assert_eq "$(stat -c %s "$W/allocations/a")" 5000
-    exec 5>&-
-}
-
 @test "a spool that is truncated while it is being sealed stays truncated" {
     ctl open "$W/lock" rw repeat 100 open "$W/allocations/a" rwc write fill:1000001 close \
         open "$W/allocations/a" wt ftruncate 4096 pwrite 4095 x close unlink "$W/allocations/a" use 0
