@@ -154,11 +154,11 @@ within() {
 }
 
 @test "the trace of a load has its reads, memory and commit, within the load's time" {
-    local model begun
+    local begun
     start_mount size=64M
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 8M --shards 2 | tail -n 1)
+    make_model 8M
     begun=$(python3 -c 'import time; print(time.monotonic_ns() // 1000)')
-    run_logged -0 "$GMSFS" load --trace "$T/trace" "$M/weights" "$model"
+    run_logged -0 "$GMSFS" load --trace "$T/trace" "$M/weights" "$MODEL"
     within "$begun" "$T/trace"
     # Whole, with no span lost: as many bytes were read as the model has.
     assert_eq "$(spans "$T/trace" '[.[] | select(.name == "commit")] | length')" 1
@@ -175,29 +175,29 @@ within() {
     assert_eq "$(stat -c %a "$T/trace")" 600
     # The next load's trace begins a new file, also that of a group.
     begun=$(python3 -c 'import time; print(time.monotonic_ns() // 1000)')
-    run_logged -0 "$GMSFS" load --group --force --trace "$T/trace" "$M/weights=$model"
+    run_logged -0 "$GMSFS" load --group --force --trace "$T/trace" "$M/weights=$MODEL"
     within "$begun" "$T/trace"
     has_span "$T/trace" '.name == "commit"'
     [[ -s $T/trace.1 ]]
     jq -e 'length > 3' "$T/trace" "$T/trace.1"
     # Where the trace cannot be written nothing is loaded; a full disk is told at the end, and no failure.
     ln -s "$T/none" "$T/link"
-    run_logged -1 "$GMSFS" load --trace "$T/link" "$M/weights" "$model"
+    run_logged -1 "$GMSFS" load --trace "$T/link" "$M/weights" "$MODEL"
     assert_match "$output" 'symbolic link'
-    run_logged -1 "$GMSFS" load --trace /dev/full "$M/weights" "$model"
+    run_logged -1 "$GMSFS" load --trace /dev/full "$M/weights" "$MODEL"
     assert_match "$output" 'no regular file'
 }
 
 @test "a load that fails ends its trace, and one that was killed or interrupted leaves whole lines" {
-    local model signal loader
+    local signal loader
     start_mount size=16M
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 8M --shards 2 | tail -n 1)
-    head -c 1000000 "$(printf '%s\n' "$T"/model/*.safetensors | tail -n 1)" >"$T/short.safetensors"
+    make_model 8M
+    head -c 1000000 "$(printf '%s\n' "$T"/model-*/*.safetensors | tail -n 1)" >"$T/short.safetensors"
     run_logged -1 "$GMSFS" load --trace "$T/trace" "$M/weights" "$T/short.safetensors"
     jq -e '.[-1].args.labels == "ended"' "$T/trace"
     hold open "$M/weights/lock" rw
     for signal in KILL TERM; do
-        spawn "$GMSFS" load --trace "$T/$signal" "$M/weights" "$model"
+        spawn "$GMSFS" load --trace "$T/$signal" "$M/weights" "$MODEL"
         loader=$SPAWNED
         wait_for_waiters weights 1
         wait_until 5 has_span "$T/$signal" '.name == "plan"'
@@ -209,13 +209,12 @@ within() {
 
 @test "a load on a full disk for its trace loads, and says that the trace is not complete" {
     requires root
-    local model
     mkdir "$T/small"
     mount -t tmpfs -o size=4k tmpfs "$T/small"
     head -c 4096 /dev/zero >"$T/small/full"
     start_mount size=64M
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 1M | tail -n 1)
-    run_logged -0 "$GMSFS" load --trace "$T/small/trace" "$M/weights" "$model"
+    make_model 1M
+    run_logged -0 "$GMSFS" load --trace "$T/small/trace" "$M/weights" "$MODEL"
     assert_match "$output" 'trace .* is not complete: No space left'
     assert_state weights COMMITTED
     umount "$T/small"

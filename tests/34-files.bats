@@ -15,14 +15,6 @@ setup() {
     F=$W/files
 }
 
-# put_file PATH ALLOCATION OFFSET VALUE: an entry of a file; the caller has the writer's lock.
-put_file() {
-    local name="$W/metadata/gmsfs:file:${1//\//%2F}"
-    printf %s "$4" >"$name"
-    setfattr -n user.gmsfs.allocation -v "$2" "$name"
-    setfattr -n user.gmsfs.offset -v "$3" "$name"
-}
-
 # Files of a whole allocation, of a part, and of no bytes, in two directories.
 commit_files() {
     head -c 10000 /dev/urandom >"$T/bytes"
@@ -375,33 +367,4 @@ load_directory() {
     load_directory
     cli save "$W" "$T/saved.safetensors"
     assert_match "$output" "the store keeps 16 files besides: 'cp -a $W/files DIRECTORY' copies them"
-}
-
-is_at_rest() {
-    state_is weights EMPTY || state_is weights COMMITTED
-}
-
-@test "a load that is killed leaves all files or none" {
-    local delay
-    make_directory
-    for delay in 0 0.005 0.01 0.02 0.04; do
-        spawn "$GMSFS" load -q --files "$W" "$D"
-        sleep "$delay"
-        kill -KILL "$SPAWNED" 2>/dev/null || true
-        wait_exit "$SPAWNED"
-        wait_until 5 is_at_rest
-        if state_is weights EMPTY; then
-            assert_eq "$(names "$W/allocations")$(names "$W/metadata")" ''
-            expect ENOENT stat "$F"
-        else
-            diff -r "$D" "$F"
-        fi
-    done
-}
-
-@test "a walk of the whole mount reads all files and leaves no lock" {
-    load_directory
-    run_logged timeout 60 find "$M" -type f -exec cat {} + >/dev/null
-    assert_state weights COMMITTED
-    assert_eq "$(cat "$W/residency")" device
 }

@@ -90,14 +90,6 @@ assert_fetched_once() {
     done
 }
 
-@test "a load from a server ends at once by a signal" {
-    spawn "$GMSFS" load "$M/new" "$WEB/slow=500/org/model/$INDEX"
-    wait_until 10 test -e "$M/new"
-    kill -TERM "$SPAWNED"
-    wait_exit -143 "$SPAWNED" 5
-    [[ ! -e $M/new ]] || fail 'a store is left'
-}
-
 @test "an image comes from a server as from its directory" {
     mkdir "$T/www/images"
     cli image save "$M/path" "$T/www/images/m"

@@ -15,11 +15,6 @@ start() { # [OPTIONS]
     F=$W/files/model.safetensors
 }
 
-make_model() { # SIZE: sets MODEL
-    requires python3 || return 1
-    MODEL=$("$ROOT/scripts/make-model" --out "$T/model" --size "$1" --shards 2 --seed 0 | tail -n 1)
-}
-
 # make_gguf [OPTION...]: sets MODEL, and F to the file that its store shows
 make_gguf() {
     requires python3 || return 1

@@ -213,16 +213,6 @@ is_read_by_kernel() {
     wait_until 10 used_is 2097152
 }
 
-# take_over: another keeper for $M, in the background of the test.
-take_over() {
-    local former=$KEEPER
-    "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
-    KEEPER=$!
-    wait_until_any 10 grep -q ': taken over (' "$LOG.next"
-    KEEPER_OF[$M]=$KEEPER LOG=$LOG.next LOG_OF[$M]=$LOG.next
-    wait_until_any 10 process_gone "$former"
-}
-
 @test "an upgrade and a takeover: openers go on with the same registration" {
     requires passthrough
     start_weights
@@ -363,15 +353,6 @@ END
     is_unmapped "$MAPPER" "$ORDERS"
     cmp "$T/part" "$W/files/part"
     cmp "$T/a" "$W/files/whole"
-}
-
-@test "a user without rights gets no mapping" {
-    start_weights
-    random 4194304 "$T/a"
-    put a "$T/a"
-    chmod 700 "$W"
-    run_logged '!' as_user cat "$W/allocations/a"
-    run_logged '!' as_user python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDONLY)' "$W/allocations/a"
 }
 
 @test "memory stays charged while a client of another user has a descriptor of it, from before or after the commit" {

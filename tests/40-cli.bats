@@ -20,16 +20,6 @@ commit_something() {
         printf hello >metadata/note'
 }
 
-cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
-    local want=-0
-    case $1 in -[0-9]*)
-        want=$1
-        shift
-        ;;
-    esac
-    run_logged "$want" timeout $((20 * HANG)) "$GMSFS" "$@"
-}
-
 # ---- the command itself ----------------------------------------------------------------------
 
 @test "every command has a help, and says how it is used when it is used wrongly" {
@@ -91,13 +81,6 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
     assert_match "$output" 'check the path'
 }
 
-@test "output that cannot be written is a failure" {
-    start_mount
-    commit_something
-    run_logged -1 bash -c '"$1" ls "$2" >/dev/full' _ "$GMSFS" "$M/weights"
-    assert_match "$output" 'cannot write'
-}
-
 @test "a caller that may open no more files is told so, with the file, by every command" {
     local command n x=$T/x.safetensors
     start_mount host_size=64M
@@ -139,13 +122,6 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
     cli -1 ls "$M/weights"
     assert_match "$output" 'a writer is at work'
     exec 5>&-
-}
-
-@test "ls makes control characters in names harmless" {
-    start_mount
-    "$GMSFS" run -w "$M/weights" -- "$GMSFS" metadata put "$M/weights" $'bad\e[31mname' x
-    cli ls "$M/weights"
-    assert_match "$output" 'bad\?\[31mname'
 }
 
 @test "status shows mounts, stores, states and holders" {

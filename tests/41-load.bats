@@ -7,27 +7,6 @@
 
 load helpers
 
-make_model() { # SIZE [SHARDS [SEED]]: sets MODEL
-    requires python3 || return 1
-    MODEL=$("$ROOT/scripts/make-model" --out "$T/model-$1-${2:-2}-${3:-0}" --size "$1" \
-        --shards "${2:-2}" --seed "${3:-0}" | tail -n 1)
-    [[ -e $MODEL ]]
-}
-
-# write_file PATH HEADER DATA_BYTES: a safetensors file of zeros, valid or not.
-write_file() {
-    python3 - "$@" <<'EOF'
-import struct, sys
-path, header, size = sys.argv[1], sys.argv[2].encode(), int(sys.argv[3])
-open(path, "wb").write(struct.pack("<Q", len(header)) + header + bytes(size))
-EOF
-}
-
-nothing_committed() { # STORE
-    assert_state "$1" EMPTY
-    assert_eq "$(cat "$(store_path "$1")/layout_hash")" '' hash
-}
-
 seconds_of() { # PART: of the last load, in hundredths
     [[ $output =~ [\(\ ]$1\ ([0-9]+)\.([0-9]{2})\ s ]] && echo $((10#${BASH_REMATCH[1]}${BASH_REMATCH[2]}))
 }
@@ -141,25 +120,6 @@ seconds_of() { # PART: of the last load, in hundredths
     nothing_committed weights
 }
 
-@test "tensors of every kind and shape go in and come out" {
-    requires jq
-    start_mount
-    local f=$T/x.safetensors
-    write_file "$f" '{"__metadata__":{"format":"pt"},
-        "scalar":{"dtype":"F64","shape":[],"data_offsets":[0,8]},
-        "none":{"dtype":"I8","shape":[0,4],"data_offsets":[8,8]},
-        "f8":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[8,11]},
-        "f4":{"dtype":"F4","shape":[2,4],"data_offsets":[11,15]},
-        "a/b%.c":{"dtype":"BOOL","shape":[1],"data_offsets":[15,16]},
-        ".dot":{"dtype":"BF16","shape":[1,1],"data_offsets":[16,18]}}' 18
-    cli load "$M/weights" "$f"
-    cli verify "$M/weights" "$f"
-    cli ls --json "$M/weights"
-    assert_eq "$(jq -c '[.tensors[] | select(.allocation) | [.tensor, .bytes]]' <<<"$output")" \
-        '[[".dot",2],["a/b%.c",1],["f4",4],["f8",3],["none",0],["scalar",8]]'
-    assert_eq "$("$GMSFS" metadata get "$M/weights" __metadata__)" '{"format":"pt"}'
-}
-
 @test "a model beyond the device is refused with the numbers" {
     start_mount size=8M
     make_model 12M
@@ -246,21 +206,6 @@ seconds_of() { # PART: of the last load, in hundredths
     done
     [[ $signalled -eq 1 ]] || fail "every load was faster than the signal"
     wait_until 5 eval 'state_is weights EMPTY || state_is weights COMMITTED'
-}
-
-@test "kill -9 in the midst of loading leaves nothing half-written" {
-    start_mount size=64M
-    make_model 32M 1
-    local i
-    for i in 1 2 3 4 5; do
-        spawn "$GMSFS" load "$M/weights" "$MODEL"
-        sleep "0.0$i"
-        kill -KILL "$SPAWNED" 2>/dev/null || true
-        wait_until 5 eval '! state_is weights RW'
-        state_is weights EMPTY || cli verify -q "$M/weights" "$MODEL"
-    done
-    cli load "$M/weights" "$MODEL"
-    cli verify "$M/weights" "$MODEL"
 }
 
 @test "verify finds a wrong byte, a missing tensor and another shape" {

@@ -370,27 +370,6 @@ comes_back() { # FILE
     assert_match "$output" "$M/new: no such store, and only root and the mounting user can make one"
 }
 
-# bats test_tags=quick
-@test "a store that load made goes with a signal, and one that was there stays" {
-    start_mount size=64M
-    make_model "$T/model" 1
-    make_model "$T/large" 1
-    # Another process has the memory, so the load waits.
-    spawn "$GMSFS" run -w "$M/weights" -- bash -c 'truncate -s 64M "$GMSFS_STORE/allocations/all"; sleep 60'
-    wait_until 5 test -e "$M/weights/allocations/all"
-    spawn timeout $((60 * HANG)) "$GMSFS" load "$M/new" "$T/model"
-    wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
-    test -d "$M/new"
-    pkill -TERM -P "$SPAWNED" gmsfs
-    wait_exit -143 "$SPAWNED" 20
-    [[ ! -e $M/new ]] || fail "a store was left"
-    mkdir "$M/mine"
-    cli -3 load --timeout 0 "$M/mine" "$T/model"
-    test -d "$M/mine" || fail "a store was removed that load had not made"
-    cli -3 load --timeout 0 "$M/new" "$T/model"
-    [[ ! -e $M/new ]] || fail "a store was left"
-}
-
 # hold_memory BYTES: of the mount's, in `weights`.
 hold_memory() {
     spawn "$GMSFS" run -w "$M/weights" -- bash -c 'truncate -s "$0" "$GMSFS_STORE/allocations/all"; sleep 60' "$1"
@@ -404,6 +383,7 @@ wait_with() {
 }
 
 # bash makes its background processes ignore SIGINT and SIGQUIT.
+# bats test_tags=quick
 @test "every signal that stops a load, of one store, a group or an image, removes its stores" {
     start_mount size=64M
     make_model "$T/model" 1
@@ -412,7 +392,7 @@ wait_with() {
     rmdir "$M/new"
     hold_memory 64M
     local trial signal of
-    for trial in 'INT load N M' 'QUIT load N M' 'HUP load N M' 'QUIT load --group N=M' 'QUIT image load N I'; do
+    for trial in 'TERM load N M' 'INT load N M' 'QUIT load N M' 'HUP load N M' 'QUIT load --group N=M' 'QUIT image load N I'; do
         of=${trial#* } of=${of//N/$M/new} signal=${trial%% *}
         of=${of/%M/$T/model} of=${of/%I/$T/image}
         # shellcheck disable=SC2086 # a list
@@ -425,6 +405,11 @@ wait_with() {
         assert_match "$(output_of "$SPAWNED")" 'nothing was committed' "words of $trial"
         [[ ! -e $M/new ]] || fail "a store was left by $trial"
     done
+    mkdir "$M/mine"
+    cli -3 load --timeout 0 "$M/mine" "$T/model"
+    test -d "$M/mine" || fail "a store was removed that load had not made"
+    cli -3 load --timeout 0 "$M/new" "$T/model"
+    [[ ! -e $M/new ]] || fail "a store was left"
 }
 
 @test "others' commits in a store that load made outlive that load" {

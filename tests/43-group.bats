@@ -55,13 +55,6 @@ generations() {
     done | paste -sd ' '
 }
 
-nobody_holds() {
-    local store
-    for store in "${STORES[@]}"; do
-        [[ -z $(cat "$store/sessions") ]] || return 1
-    done
-}
-
 @test "a group is loaded with one id, left as it is the next time, and loaded anew by force" {
     start_ranks
     make_group 1
@@ -129,7 +122,7 @@ nobody_holds() {
     assert_match "$output" 'two of the stores are one and the same'
     cli -1 load --group "${GROUP[@]}" "$T/none=${MODELS[0]}"
     assert_match "$output" 'there is no gmsfs mount'
-    nobody_holds
+    no_sessions "${STORES[@]}"
     assert_eq "$(generations)" '0 0 0 0' generations
 }
 
@@ -149,7 +142,7 @@ nobody_holds() {
     MODELS[2]=$T/big/$(basename "$(find "$T/big" -name '*.json')")
     cli -3 load --group --force --timeout 0 "${GROUP[@]:0:2}" "${STORES[2]}=${MODELS[2]}" "${GROUP[3]}"
     assert_match "$output" "${STORES[2]}: the model does not fit"
-    nobody_holds
+    no_sessions "${STORES[@]}"
     MODELS=("${models[@]}")
     assert_eq "$(generations)" '1 1 1 1' generations
     assert_eq "$(cat "${STORES[0]}/state" "${STORES[1]}/state" "${STORES[3]}/state" | sort -u)" COMMITTED
@@ -200,25 +193,6 @@ reserved_is() { # BYTES, on the mount of rank 0
 }
 
 # bats test_tags=slow
-@test "two groups on devices that hold only one of them: one loads, the other waits" {
-    start_ranks
-    make_group 1 40M
-    local first=("${GROUP[@]}") rank other=()
-    for ((rank = 0; rank < RANKS; rank++)); do
-        mkdir "$T/rank$rank/other"
-        other=("$T/rank$rank/other=${MODELS[rank]}" "${other[@]}")
-    done
-    spawn "$GMSFS" load --group --timeout $((3 * SLOW)) "${first[@]}"
-    local one=$SPAWNED
-    spawn "$GMSFS" load --group --timeout $((3 * SLOW)) "${other[@]}"
-    wait_exit "$one" 60
-    local statuses=$status
-    wait_exit "$SPAWNED" 60
-    statuses+=" $status"
-    assert_match "$statuses" '^(0 3|3 0)$'
-}
-
-# bats test_tags=slow
 @test "a group does not wait for the run around it" {
     start_ranks
     make_group 1
@@ -235,7 +209,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     # 40 MiB twice, in 64 MiB
     cli -1 load --group "${GROUP[0]}" "$T/rank0/other=${MODELS[0]}"
     assert_match "$output" "other: the model does not fit: .* needed, .* of 64"
-    nobody_holds
+    no_sessions "${STORES[@]}"
 }
 
 @test "a dead mount fails the group and leaves the others free" {
@@ -247,28 +221,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     cli -1 load --group "${GROUP[@]}"
     assert_match "$output" 'rank1/weights: the mount is dead'
     STORES=("${STORES[0]}" "${STORES[2]}" "${STORES[3]}")
-    nobody_holds
-}
-
-# bats test_tags=slow
-@test "loads of one group that race load it once" {
-    start_ranks
-    make_group 1
-    local pid pids=() loaded=0
-    for pid in 1 2 3 4; do
-        spawn "$GMSFS" load --group "${GROUP[@]}"
-        pids+=("$SPAWNED")
-    done
-    for pid in "${pids[@]}"; do
-        wait_exit -0 "$pid" 60
-        if grep -q '^group ' "$T/spawn-$pid"; then
-            loaded=$((loaded + 1))
-        else
-            grep -q 'left as it is' "$T/spawn-$pid"
-        fi
-    done
-    assert_eq "$loaded" 1 loads
-    holds_group
+    no_sessions "${STORES[@]}"
 }
 
 @test "a group whose loader is killed again and again is whole or is loaded anew" {
@@ -282,7 +235,7 @@ reserved_is() { # BYTES, on the mount of rank 0
         sleep "0.0$((i * 2))"
         kill -KILL "$SPAWNED" 2>/dev/null || true
         wait_exit "$SPAWNED"
-        wait_until 5 nobody_holds
+        wait_until 5 no_sessions "${STORES[@]}"
         cli load --group "${GROUP[@]}"
         if [[ $output == *'left as it is'* && $i -eq 1 && $(generations) == '1 1 1 1' ]]; then
             MODELS=("${first[@]}") # it died early: the first load is there still, and whole
@@ -313,7 +266,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     done
     assert_eq "$status" 143 status
     assert_match "$(output_of "$SPAWNED")" 'nothing was committed'
-    wait_until 5 nobody_holds
+    wait_until 5 no_sessions "${STORES[@]}"
     assert_eq "$(group_ids)" "$first" group
     holds_group
 }

@@ -42,12 +42,6 @@ broken() {
     assert_match "$(<"$T/said")" 'cannot write the output: Broken pipe'
 }
 
-make_model() { # sets MODEL
-    requires python3 || return 1
-    MODEL=$("$ROOT/scripts/make-model" --out "$T/model" --size 4M --shards 1 | tail -n 1)
-    [[ -e $MODEL ]]
-}
-
 generation() {
     jq -r .generation "$M/weights/info"
 }
@@ -59,7 +53,7 @@ DONE='done, but cannot write the output: No space left on device'
 @test "a load that is committed but cannot say so exits with 4" {
     requires jq
     start_mount
-    make_model
+    make_model 4M 1
     open_broken_pipe
     unheard 4 "$DONE" load "$M/weights" "$MODEL"
     assert_eq "$(generation)" 1 generation
@@ -74,7 +68,7 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "a load that has nothing to say is not asked whether it could" {
     start_mount
-    make_model
+    make_model 4M 1
     open_broken_pipe
     "${GMSFS_AS_STARTED[@]}" load -q "$M/weights" "$MODEL" >&9 2>&9
     assert_state weights COMMITTED
@@ -82,7 +76,7 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "a save that cannot print its result exits with 4, and is whole" {
     start_mount
-    make_model
+    make_model 4M 1
     open_broken_pipe
     "$GMSFS" load -q "$M/weights" "$MODEL"
     unheard 4 "$DONE" save "$M/weights" "$T/saved.safetensors"
@@ -95,7 +89,7 @@ DONE='done, but cannot write the output: No space left on device'
 @test "an image that is saved, or loaded, but cannot be said exits with 4" {
     requires jq
     start_mount
-    make_model
+    make_model 4M 1
     open_broken_pipe
     "$GMSFS" load -q "$M/weights" "$MODEL"
     unheard 4 "$DONE" image save "$M/weights" "$T/image"
@@ -124,7 +118,7 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "a move that cannot be said exits with 4" {
     start_mount size=64M,host_size=32M
-    make_model
+    make_model 4M 1
     "$GMSFS" load -q "$M/weights" "$MODEL"
     open_broken_pipe
     unheard 4 "$DONE" demote "$M/weights"
@@ -134,7 +128,7 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "a governor that cannot print its deeds exits with 4" {
     start_mount size=64M,host_size=64M,min_stay=0
-    make_model
+    make_model 4M 1
     "$GMSFS" load -q "$M/weights" "$MODEL"
     "$GMSFS" demote -q "$M/weights"
     echo "cooldown 0; model w store=weights metrics='echo vllm:num_requests_waiting 1'" >"$T/conf"
@@ -146,7 +140,7 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "a fence that cannot be said stands, exits with 4, and tells its token later" {
     start_mount
-    make_model
+    make_model 4M 1
     "$GMSFS" load -q "$M/weights" "$MODEL"
     open_broken_pipe
     broken 4 fence "$M"
@@ -160,7 +154,7 @@ DONE='done, but cannot write the output: No space left on device'
 @test "a load that cannot print its wait goes on, commits, and exits with 4" {
     requires jq
     start_mount
-    make_model
+    make_model 4M 1
     open_broken_pipe
     exec 5<>"$M/weights/lock"
     spawn bash -c 'exec 2>&9 5>&-; exec "$@"' _ "${GMSFS_AS_STARTED[@]}" load "$M/weights" "$MODEL"
@@ -173,7 +167,7 @@ DONE='done, but cannot write the output: No space left on device'
 @test "a limit on files under the output is an error, not an end in the midst" {
     requires jq
     start_mount
-    make_model
+    make_model 4M 1
     head -c 64K /dev/zero >"$T/out"
     status=0
     (ulimit -f 64 && exec "${GMSFS_AS_STARTED[@]}" load "$M/weights" "$MODEL" >>"$T/out" 2>"$T/said") ||
@@ -214,7 +208,7 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "a command that only looks fails where its answer cannot be written, with the reason" {
     start_mount
-    make_model
+    make_model 4M 1
     open_broken_pipe
     "$GMSFS" load -q "$M/weights" "$MODEL"
     "$GMSFS" image save -q "$M/weights" "$T/image"
@@ -230,7 +224,7 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "JSON that cannot be written names the reason, however much there is of it" {
     start_mount
-    make_model
+    make_model 4M 1
     "$GMSFS" load -q "$M/weights" "$MODEL"
     "$GMSFS" run -w "$M/weights" -- bash -euc 'cd "$GMSFS_STORE/metadata"
         for i in {1..200}; do echo value >key-of-an-entry-that-fills-the-output-$i; done'
@@ -279,7 +273,7 @@ RELAY='pipe:.*'
 @test "a command without standard streams puts no file of a store in their place" {
     requires jq
     start_mount
-    make_model
+    make_model 4M 1
     exec 5<>"$M/weights/lock"
     spawn "${WITHOUT_STREAMS[@]}" bash -c 'exec 5>&-; exec "$@"' _ "$GMSFS" load "$M/weights" "$MODEL"
     wait_until 10 grep -q ' waiting ' "$M/weights/sessions"

@@ -178,35 +178,6 @@ refute_log() {
     [[ ! -e $ENGINES/log ]] || fail "engines were asked: $(cat "$ENGINES/log")"
 }
 
-@test "with nothing to do a dry run says so" {
-    batch_serves
-    configure
-    once --dry-run
-    assert_eq "$output" '# nothing to do'
-}
-
-@test "an idle model is put to sleep when its time is over" {
-    batch_serves
-    BATCH=idle=1 configure
-    govern
-    never_within 2 test -e "$ENGINES/log"
-    echo 0 >"$ENGINES/batch.running"
-    wait_until 10 grep -q 'batch sleeps' "$ENGINES/log"
-    at 'device host' batch
-}
-
-@test "above the high mark an idle model leaves, even without a request for its room" {
-    batch_serves
-    configure 'high 60%; low 50%'
-    once
-    refute_log
-    at 'device host' batch
-    echo 0 >"$ENGINES/batch.running"
-    once
-    in_turn 'batch sleeps'
-    at host batch
-}
-
 @test "a model whose metrics fail is left alone, reported once, and governed when they come" {
     batch_serves
     configure
@@ -544,14 +515,6 @@ while True:
     wait_until_any 20 has_said "$M: it does not answer"
     kill -CONT "$(worker_of "$KEEPER")"
     wait_until 20 is_held code
-}
-
-@test "a drained mount is left alone" {
-    start
-    echo >"$T/conf"
-    cli drain "$M"
-    once -1
-    assert_match "$output" "$M: it is drained.*'gmsfs drain --undo'"
 }
 
 @test "spares are made ahead of stores that may have to leave, and adapters in use come" {
