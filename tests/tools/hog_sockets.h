@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hog_sockets - what hog takes by sockets: of `.fds`, and of a GMS client
+ * hog_sockets - the takers of hog that use sockets: of `.fds`, and of a GMS client
  *
  * For hog.c alone. Each taker takes one, and returns 0 or a negative errno.
  */
