@@ -119,43 +119,6 @@ use() { # STORE
     grep -q "^few .* stores=3 used=$((8 << 20)) resident=1\$" "$M/pools"
 }
 
-@test "a pinned, held or more important store stays" {
-    mount_small
-    fill_device
-    echo 'top class=high' >"$M/pools"
-    setfattr -n user.gmsfs.pin -v 1 "$M/a"
-    setfattr -n user.gmsfs.pool -v top "$M/b"
-    exec 5<"$M/c/lock"
-    run timeout 1 "$GMSCTL" reader "$M/d"
-    assert_eq "$status" 124
-    assert_eq "$(place a) $(place b) $(place c)" 'device device device'
-    exec 5<&-
-    use d
-    assert_eq "$(place a) $(place b) $(place c)" 'device device host'
-}
-
-# bats test_tags=slow
-@test "a store stays min_stay after it came" {
-    start_mount size=24M,host_size=96M,min_stay=2
-    fill_device
-    use d
-    use a
-    assert_eq "$(place b)" host
-    setfattr -n user.gmsfs.pin -v 1 "$M/c"
-    local began=$EPOCHREALTIME
-    use b
-    assert_eq "$(place b) $(place c)" 'device device'
-    ((${EPOCHREALTIME/./} - ${began/./} > 1000000))
-}
-
-@test "with evict=none no store leaves, and a reader that lacks room waits" {
-    mount_small evict=none
-    fill_device
-    run timeout 1 "$GMSCTL" reader "$M/d"
-    assert_eq "$status" 124
-    assert_eq "$(place a) $(place b) $(place c)" 'device device device'
-}
-
 @test "memory that a writer asks for is made room for" {
     mount_small
     fill_device
@@ -187,24 +150,6 @@ shows() { # STORE TEXT
     [[ $(cat "$M/$1/residency") == "$2" ]]
 }
 
-# bats test_tags=slow
-@test "when the host is short, spares of stores on the device give way, of the one used last first" {
-    start_mount size=24M,host_size=16M
-    local store
-    for store in a b c; do
-        committed "$store"
-    done
-    spare_of a
-    spare_of b
-    local sum
-    sum=$(sha256sum <"$M/c/allocations/a")
-    ctl open "$M/c/residency" w write host
-    wait_until 10 shows c host
-    assert_eq "$(cat "$M/a/residency") $(cat "$M/b/residency")" 'device host device'
-    assert_eq "$(sha256sum <"$M/c/allocations/a")" "$sum"
-    jq -e -s 'any(.event == "copy_dropped" and .store == "b")' <"$M/events"
-}
-
 both_beside() { # STORE: it is on the host, and on the disk as well
     committed "$1"
     ctl open "$M/$1/residency" w write +disk
@@ -233,32 +178,6 @@ both_beside() { # STORE: it is on the host, and on the disk as well
     assert_eq "$(head -c 1M "$M/b/allocations/a" | wc -c)" $((1 << 20))
 }
 
-@test "a store used on the host does not go down from it, and the next one does" {
-    mkdir "$T/spill"
-    start_mount "size=24M,host_size=24M,spill=$T/spill,spill_size=64M,evict=none"
-    local store
-    for store in a b c; do
-        both_beside "$store"
-    done
-    hold open "$M/a/ctl" r acquire-any ro 0
-    committed d
-    ctl open "$M/d/residency" w write host
-    wait_until 10 shows d host
-    assert_eq "$(head -n 1 "$M/a/residency")" 'host disk'
-    assert_eq "$(cat "$M/b/residency")" disk
-    let_go "$SPAWNED"
-}
-
-@test "no spare goes where all of them would not do" {
-    start_mount size=24M,host_size=8M
-    committed a
-    spare_of a
-    mkdir "$M/big"
-    ctl open "$M/big/ctl" rw acquire rw 0 alloc 8388608 2 '' '' commit
-    expect ENOMEM open "$M/big/residency" w write host
-    assert_eq "$(cat "$M/a/residency") $(cat "$M/big/residency")" 'device host device'
-}
-
 @test "a spare gives way before a victim goes to the disk, and those of pinned stores before others" {
     mkdir "$T/spill"
     start_mount "size=32M,host_size=16M,spill=$T/spill,spill_size=32M,min_stay=0"
@@ -278,23 +197,6 @@ both_beside() { # STORE: it is on the host, and on the disk as well
     assert_eq "$(cat "$M/c/residency") $(cat "$M/a/residency")" 'host device'
     assert_eq "$(cat "$M/b/residency")" 'device host'
     exec 5<&-
-}
-
-@test "a move that waits for a spare's memory can be cancelled, and a writer ends it" {
-    export GMSFS_MOVE_GATE=$T/gate
-    start_mount size=24M,host_size=8M
-    local store
-    for store in a b; do
-        committed "$store"
-    done
-    spare_of a
-    touch "$T/gate"
-    ctl open "$M/b/residency" w write host
-    ctl open "$M/b/residency" w write cancel
-    rm "$T/gate"
-    wait_until 10 shows b device
-    ctl open "$M/b/residency" w write host
-    wait_until 10 shows b host
 }
 
 # bats test_tags=slow
@@ -332,23 +234,6 @@ big_and_small() {
     wait_until 5 said "$HOLDER" held
     ctl open "$M/q/residency" w write host
     wait_until 10 is_at host q
-}
-
-# bats test_tags=slow
-@test "a reader of a small store does not overtake a waiter for a large one" {
-    big_and_small
-    reads big
-    local big=$SPAWNED
-    wait_for_waiters "$M/big" 1
-    reads q
-    local small=$SPAWNED
-    wait_for_waiters "$M/q" 1
-    expect EAGAIN open "$M/q/residency" w write device
-    assert_eq "$(cat "$M/q/residency")" host
-    let_go "$HOLDER"
-    wait_exit "$big"
-    wait_exit "$small"
-    jq -e -s '[.[] | select(.event == "promoted") | .store] == ["big", "q"]' <"$M/events"
 }
 
 # bats test_tags=slow

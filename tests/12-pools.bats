@@ -55,15 +55,6 @@ make_adapters() {
     assert_match "$(pool_line chat)" 'sm=60 '
 }
 
-@test "an invalid name, key or budget is EINVAL" {
-    local line
-    for line in 'chat max=8M max=8M' 'chat used=3' 'chat max' 'chat max=1.5G' 'chat max=-1' 'chat =1' \
-        'chat class=low' 'chat sm=101' 'chat slots=0' 'chat min=2M max=1M' '-' 'chat - max=1M' 'chat max=1M -' 'a=b max=1M'; do
-        expect_message EINVAL bash -c "echo '$line' >'$M/pools'"
-    done
-    assert_eq "$(wc -l <"$M/pools")" 1
-}
-
 @test "a pool that no store is in can be removed" {
     make_adapters
     expect_message EBUSY bash -c "echo 'adapters -' >'$M/pools'"
@@ -73,12 +64,6 @@ make_adapters() {
     assert_eq "$(wc -l <"$M/pools")" 1
     expect_message EBUSY bash -c "echo 'default -' >'$M/pools'"
     expect_message ENOENT bash -c "echo 'adapters -' >'$M/pools'"
-}
-
-@test "the device has the bytes that pools are guaranteed, or it is ENOSPC" {
-    echo 'chat min=20M' >"$M/pools"
-    expect_message ENOSPC bash -c "echo 'batch min=13M' >'$M/pools'"
-    echo 'batch min=12M' >"$M/pools"
 }
 
 @test "a store's owner changes its pin; pools and their members are for the user that mounted" {
@@ -146,58 +131,6 @@ make_adapters() {
     } 5<>"$W/lock"
 }
 
-@test "a writer replaces its store's committed layout within the budget" {
-    make_adapters
-    ctl open "$W/ctl" rw acquire rw 0 alloc $((6 * MIB)) 1 '' '' commit
-    ctl open "$W/ctl" rw acquire rw 0 clear alloc $((8 * MIB)) 1 '' '' commit
-    assert_match "$(pool_line adapters)" "used=$((8 * MIB)) resident=1"
-    assert_eq "$(info_of weights .bytes)" $((8 * MIB))
-}
-
-@test "the unused part of a pool's min is reserved for that pool" {
-    echo 'chat min=20M' >"$M/pools"
-    in_pool weights chat
-    expect EDQUOT open "$V/ctl" rw acquire rw 0 alloc $((14 * MIB)) 1 '' ''
-    hold open "$V/ctl" rw acquire rw 0 alloc $((12 * MIB)) 1 '' ''
-    ctl open "$W/ctl" rw acquire rw 0 alloc $((20 * MIB)) 1 '' ''
-    wait_until 5 used_is $((12 * MIB))
-    echo 'chat min=4M' >"$M/pools"
-    mkdir "$M/third"
-    ctl open "$M/third/ctl" rw acquire rw 0 alloc $((16 * MIB)) 1 '' ''
-}
-
-@test "slots are how many stores have memory at once" {
-    echo 'adapters slots=1' >"$M/pools"
-    in_pool weights adapters
-    in_pool other adapters
-    commit_store
-    expect EDQUOT open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
-    ctl open "$W/ctl" rw acquire rw 0 alloc 4096 1 '' ''
-    rmdir "$W"
-    ctl open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
-}
-
-@test "a waiter for memory of its pool gets it when a store of the pool gives some back" {
-    make_adapters
-    hold open "$W/ctl" rw acquire-reserve rw 0 $((6 * MIB))
-    spawn "$GMSCTL" open "$V/ctl" rw acquire-reserve rw 60000 $((4 * MIB)) say granted
-    local waiter=$SPAWNED
-    wait_for_waiters other 1
-    let_go "$HOLDER"
-    wait_exit "$waiter"
-    assert_match "$(output_of "$waiter")" granted
-}
-
-@test "lowering a limit below the use takes nothing, and raising it lets the next one in" {
-    make_adapters
-    commit_store
-    echo 'adapters max=1M' >"$M/pools"
-    assert_state weights COMMITTED
-    expect EDQUOT open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
-    echo 'adapters max=8M' >"$M/pools"
-    ctl open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
-}
-
 @test "a store is held while its lock is held, and was last used at the end of that" {
     local before after
     assert_eq "$(info_of other '"\(.held) \(.last_used_ms)"')" '0 null'
@@ -230,14 +163,6 @@ make_adapters() {
     run_logged -1 grep 'gmsfs_pool_max_bytes{pool="default"}' "$M/metrics"
     grep -qx "gmsfs_store_last_used_seconds{store=\"weights\"} $(($(info_of weights .last_used_ms) / 1000))" "$M/metrics"
     run_logged -1 grep 'gmsfs_store_last_used_seconds{store="other"}' "$M/metrics"
-}
-
-@test "a store that goes is out of its pool, and no store is called pools" {
-    make_adapters
-    commit_store
-    rmdir "$W"
-    assert_match "$(pool_line adapters)" 'stores=1 used=0 resident=0'
-    expect_message EEXIST mkdir "$M/pools"
 }
 
 # ---- commands ----------------------------------------------------------------------------------

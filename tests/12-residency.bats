@@ -201,19 +201,6 @@ layout_of() {
     wait_until 10 granted "$WAITER"
 }
 
-# bats test_tags=slow
-@test "a waiting reader that is killed is forgotten, and its promotion ends all the same" {
-    committed_on_host
-    touch "$T/gate"
-    wait_for_lock reader "$W"
-    wait_until 5 grep -q '^moving device' "$W/residency"
-    kill -KILL "$WAITER"
-    wait_until 5 waiters_are weights 0
-    rm "$T/gate"
-    wait_until 10 at 'device host'
-    assert_state weights COMMITTED
-}
-
 @test "a spare is made while readers are in, and dropped" {
     committed
     hold reader "$W"
@@ -275,14 +262,6 @@ layout_of() {
     ctl open "$W/lock" rw clear alloc 100 1 anew '' commit
     at device
     ctl reader "$W"
-}
-
-@test "there is no room: ENOMEM, and the store stays where it is" {
-    mkdir "$M/big"
-    committed big $((20 * MIB))
-    refused ENOMEM host big
-    at device big
-    bytes_are_right big
 }
 
 # bats test_tags=slow
@@ -430,28 +409,19 @@ moves_are() { # COUNT
     moves_are 1
 }
 
-# bats test_tags=slow
-@test "flags of ACQUIRE that do not go with its mode are EINVAL" {
-    committed
-    expect EINVAL open "$W/ctl" rw acquire-any rw 0
-    expect EINVAL open "$W/ctl" rw acquire-replace ro 0
-}
-
 @test "the commands that read take a store where it is; those that load replace it there" {
-    requires python3
-    local model
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 4M --shards 1 --seed 7 | tail -n 1)
-    cli load "$W" "$model"
+    make_model 4M 1 7
+    cli load "$W" "$MODEL"
     cli sum "$W" >"$T/sum"
     move_to host host
     cli sum "$W" >"$T/sum.host"
     assert_eq "$(cat "$T/sum.host")" "$(cat "$T/sum")"
-    cli verify "$W" "$model"
+    cli verify "$W" "$MODEL"
     cli save "$W" "$T/saved.safetensors"
     cli image save "$W" "$T/image"
     at host
     moves_are 1
-    cli load "$W" "$model"
+    cli load "$W" "$MODEL"
     at device
     moves_are 1
     cli verify "$W" "$T/saved.safetensors"
@@ -459,14 +429,12 @@ moves_are() { # COUNT
 
 # bats test_tags=slow
 @test "a load of a store that has left says how much the device lacks, and counts nothing that is elsewhere" {
-    requires python3
-    local model
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 20M --shards 1 | tail -n 1)
-    cli load -q "$W" "$model"
+    make_model 20M 1
+    cli load -q "$W" "$MODEL"
     move_to host host
     mkdir "$M/other"
     bash -c 'exec 4<>"$1/lock"; truncate -s 56M "$1/allocations/a"; echo >"$1/commit"' _ "$M/other"
-    cli -3 load --timeout 0 "$W" "$model"
+    cli -3 load --timeout 0 "$W" "$MODEL"
     assert_match "$output" 'does not fit: [0-9.]+ MiB needed, 8.0 MiB free of 64.0 MiB'
     at host
 }
@@ -486,23 +454,6 @@ moves_are() { # COUNT
     is_at host
     move_to host host other
     wait_until 10 is_at 'device host'
-}
-
-# bats test_tags=slow
-@test "a store on its way to the device counts in its pool, for others of the pool and for another pool" {
-    echo 'adapters max=24M' >"$M/pools"
-    echo 'small max=8M' >>"$M/pools"
-    mkdir "$M/other"
-    committed # 12 MiB
-    move_to host host
-    setfattr -n user.gmsfs.pool -v adapters "$W" "$M/other"
-    touch "$T/gate"
-    order device
-    run_logged ! setfattr -n user.gmsfs.pool -v small "$W"
-    expect EDQUOT open "$M/other/ctl" rw acquire rw 0 alloc 16777216 1 a ''
-    rm "$T/gate"
-    wait_until 10 at 'device host'
-    grep -q '^adapters .* used=12582912 resident=1$' "$M/pools"
 }
 
 # ---- swap ------------------------------------------------------------------------------------

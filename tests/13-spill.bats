@@ -97,7 +97,6 @@ spill_is() { # BYTES
     committed
     move_to +host 'device host'
     move_to disk disk big
-    refused() { expect "$1" open "$W/residency" w write "$2"; }
     order disk
     wait_until 10 at 'device host'
     has_event move_failed ENOSPC
@@ -199,22 +198,6 @@ spoilt_is_told() {
     wait_until 5 disk_is_empty
     move_to disk disk
     bytes_are_right
-}
-
-# bats test_tags=slow:fake
-@test "a copy that is to give way stays where the one on the disk is spoilt" {
-    committed
-    local sum=$SUM
-    move_to host host
-    move_to +disk 'host disk'
-    committed big $((30 * MIB))
-    spoil_disk
-    order host big
-    wait_until 10 at device big
-    spoilt_is_told
-    has_event move_failed ENOMEM
-    at host
-    SUM=$sum bytes_are_right
 }
 
 start_with_fault() { # FAULT

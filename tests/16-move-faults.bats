@@ -361,19 +361,6 @@ use_who_leaves() {
     at 'device host' c
 }
 
-# bats test_tags=slow
-@test "another one leaves for the store that was ordered, where the first one stays" {
-    start_mount size=24M,host_size=96M,min_stay=0
-    make_store b 12 host
-    make_store a 8
-    make_store c 8
-    hold_after 0
-    order device b
-    use_who_leaves
-    wait_until 10 at 'device host' b
-    at host c
-}
-
 @test "a store that is ordered to where another one was ordered from stays, where that one stays" {
     start_mount size=24M,host_size=96M,evict=none
     make_store b 16 host
@@ -384,17 +371,4 @@ use_who_leaves() {
     use_who_leaves
     wait_until 5 at host b
     has_event move_failed ENOMEM
-}
-
-# bats test_tags=slow
-@test "memory asked for comes when the store that has it has stayed as long as it may" {
-    start_weights size=24M,host_size=64M,min_stay=2
-    ctl open "$W/lock" rw alloc $((16 << 20)) 1 a '' commit
-    order host
-    wait_until 10 at host
-    order device
-    wait_until 10 at 'device host'
-    mkdir "$M/other"
-    ctl open "$M/other/lock" rw alloc $((16 << 20)) 1 a '' commit
-    at host
 }

@@ -145,37 +145,12 @@ committed() { # [STORE]
     wait_exit "$waiter"
 }
 
-@test "an overtaken demotion says that the store stays" {
-    committed
-    touch "$T/gate"
-    spawn "$GMSFS" demote "$W"
-    local demote=$SPAWNED
-    wait_until 5 grep -q '^moving host' "$W/residency"
-    hold reader "$W"
-    rm "$T/gate"
-    wait_until 10 process_gone "$demote"
-    assert_match "$(output_of "$demote")" 'stays at device'
-    at 'device host'
-}
-
-# bats test_tags=slow
-@test "why a store cannot move is said" {
-    cli -1 demote "$W"
-    assert_match "$output" 'nothing is committed'
-    committed
-    cli -1 demote --to disk "$W"
-    assert_match "$output" 'the mount has no disk beside the device; mount it with spill='
-    chmod 777 "$W"
-    run_logged -1 as_user "$GMSFS" demote "$W"
-    assert_match "$output" "owner"
+@test "what is no store, no place and no state is refused" {
     cli -1 promote "$T"
     cli -1 promote "$M/nothing"
     cli -2 promote
     cli -2 demote --to device "$W"
     cli -2 wait "$W" RESIDENT
-    cli demote --help
-    assert_match "$output" '^Usage: gmsfs demote'
-    at device
 }
 
 # bats test_tags=slow

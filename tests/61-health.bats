@@ -63,36 +63,6 @@ go_lost() {
         <"$M/events")" 'suspect healthy'
 }
 
-@test "readers that there are go on, one that waits for a writer is told at its turn" {
-    committed weights
-    hold open "$W/lock" r
-    local reader=$HOLDER
-    go_suspect
-    assert_state weights RO
-    expect EIO open "$W/lock" r
-    let_go "$reader"
-    hold open "$W/lock" rw
-    wait_for_lock reader "$W"
-    let_go "$HOLDER"
-    wait_exit "$WAITER"
-    assert_match "$(output_of "$WAITER")" EIO
-}
-
-@test "a reader that waits for a load anew gets it" {
-    committed weights
-    go_suspect
-    mkfifo "$T/go"
-    spawn bash -c 'exec 5<>"$1/lock"; rm "$1"/allocations/*; truncate -s 2M "$1/allocations/new"
-        read -r <"$2"; echo 1 >"$1/commit"' _ "$W" "$T/go"
-    local writer=$SPAWNED
-    wait_until 10 test -e "$W/allocations/new"
-    wait_for_lock reader "$W"
-    echo >"$T/go"
-    wait_exit "$writer"
-    wait_until 10 granted "$WAITER"
-    assert_eq "$(device_get .health)" ok
-}
-
 @test "clear-suspect lets readers into one store, or all of a mount" {
     committed weights
     mkdir "$M/other"
@@ -182,14 +152,6 @@ go_lost() {
     assert_match "$output" 'lost \(NVML says'
 }
 
-@test "a program's own fault changes nothing" {
-    committed weights
-    fake_gpus 'xid 0 13' 'xid 0 31' 'xid 0 45' 'xid 0 63'
-    wait_until 10 grep -q 'Xid 63: .*not affected' "$LOG"
-    assert_eq "$(device_get .health)" ok
-    ctl open "$W/lock" r
-}
-
 @test "errors of another GPU change nothing" {
     stop_mount
     fake_gpus 'devices 2'
@@ -198,19 +160,6 @@ go_lost() {
     fake_gpus 'devices 2' 'xid 1 48' 'lost 1' 'xid 0 13'
     wait_until 10 grep -q 'Xid 13: ' "$LOG"
     assert_eq "$(device_get .health)" ok
-    ctl open "$W/lock" r
-}
-
-@test "a storm of errors is one event, some lines of the log, and holds up no request" {
-    local storm=() i
-    committed weights
-    for ((i = 0; i < 60; i++)); do storm+=('xid 0 95'); done
-    fake_gpus "${storm[@]}" 'ecc 0'
-    wait_until 10 device_is .health suspect
-    wait_until 10 grep -q 'are not logged' "$LOG"
-    assert_eq "$(events_named suspect)" 1
-    (($(grep -c 'Xid 95' "$LOG") <= 20))
-    load_anew weights
     ctl open "$W/lock" r
 }
 
@@ -280,34 +229,6 @@ audit_has_revoked() { # PID
     exec 5>&-
     assert_state weights EMPTY
     assert_match "$(cat "$LOG")" 'Xid 79: the GPU has fallen off the bus: the GPU is lost'
-}
-
-@test "one call that says no device is no loss" {
-    committed weights
-    fake_gpus 'fail cuMemCreate 46'
-    expect ENODEV open "$W/lock" rw alloc "$MIB" 1 a ''
-    assert_eq "$(device_get .health)" ok
-    assert_state weights COMMITTED
-    fake_gpus
-    load_anew weights
-}
-
-@test "without NVML health is not told, and the driver is believed when asked twice" {
-    stop_mount
-    mkdir "$T/only-cuda"
-    cp "$BUILD/tests/fake_cuda/libcuda.so.1" "$T/only-cuda"
-    export LD_LIBRARY_PATH=$T/only-cuda
-    start_weights
-    committed weights
-    printf 'xid 0 48\n' >"$GMSFS_FAKE_CUDA/control"
-    assert_match "$(cat "$LOG")" "the GPU's errors are unknown"
-    ctl open "$W/lock" r
-    assert_eq "$(device_get .health)" ok
-    printf 'lost 0\n' >"$GMSFS_FAKE_CUDA/control"
-    expect ENODEV open "$W/lock" rw alloc "$MIB" 1 a ''
-    wait_until 10 device_is .health lost
-    assert_eq "$(device_get .health_reason)" 'the driver says twice that there is no device'
-    wait_until 10 device_is .used_bytes 0
 }
 
 @test "host memory is always well" {

@@ -46,10 +46,8 @@ setup() {
 }
 
 @test "a model on the host is saved and verified when the GPU is lost" {
-    requires python3
-    local model
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 4M --shards 1 --seed 7 | tail -n 1)
-    cli load "$W" "$model"
+    make_model 4M 1 7
+    cli load "$W" "$MODEL"
     cli sum "$W" >"$T/sum"
     move_to host host
     fake_gpus 'lost 0'
@@ -58,7 +56,7 @@ setup() {
     assert_eq "$(cat "$T/sum.lost")" "$(cat "$T/sum")"
     cli save "$W" "$T/saved.safetensors"
     cli verify "$W" "$T/saved.safetensors"
-    cli verify "$W" "$model"
+    cli verify "$W" "$MODEL"
 }
 
 @test "a GPU that is lost in the middle of a demotion takes the store, in a promotion it does not" {
@@ -247,30 +245,6 @@ reading() { # prints the stores with spares being read
     order none
 }
 
-@test "a store on the host is not suspect" {
-    committed_on_host
-    mkdir "$M/other"
-    committed other
-    fake_gpus 'xid 0 48'
-    wait_until 10 device_is .health suspect
-    assert_eq "$(info_of weights .suspect)" false
-    assert_eq "$(info_of other .suspect)" true
-}
-
-# bats test_tags=slow
-@test "a device that others have filled keeps a promotion waiting, until it has room" {
-    committed_on_host
-    fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
-    wait_for_lock reader "$W"
-    never_within 2 granted "$WAITER"
-    waiters_are weights 1
-    bytes_are_right
-    fake_gpus
-    wait_until 10 granted "$WAITER"
-    at 'device host'
-    let_go "$WAITER"
-}
-
 # bats test_tags=slow
 @test "a device that others fill keeps a reader waiting, visibly, until they leave" {
     committed_on_host
@@ -356,47 +330,4 @@ failures_of() { # STORE
     assert_match "$output" 'stays at host'
     has_event move_failed ENOMEM
     bytes_are_right
-}
-
-# ---- the copier ------------------------------------------------------------------------------
-
-copier_runs() {
-    COPIER=$(pgrep -P "$(worker_of "$KEEPER")" -f copier)
-}
-
-@test "a copier that is killed in the middle of a move is replaced once, and the bytes are right" {
-    committed
-    fake_gpus 'slow cuMemcpyDtoHAsync_v2 200'
-    order +host
-    wait_until 5 copier_runs
-    kill -KILL "$COPIER"
-    wait_until 20 at 'device host'
-    bytes_are_right
-    move_to host host
-    bytes_are_right
-}
-
-# ---- clients ---------------------------------------------------------------------------------
-
-@test "a client killed at any moment of its store's move leaves it whole" {
-    committed_on_host
-    for ms in 0 1 2 3 5 8 13 21 34; do
-        spawn "$GMSCTL" reader "$W"
-        local reader=$SPAWNED
-        sleep "0.0$(printf %02d "$ms")"
-        kill -KILL "$reader" 2>/dev/null || :
-        spawn "$GMSFS" demote -q "$W"
-        sleep "0.0$(printf %02d "$ms")"
-        kill -KILL "$SPAWNED" 2>/dev/null || :
-        wait_until 10 process_gone "$reader"
-        wait_until 10 at_rest
-        bytes_are_right
-        assert_eq "$(info_of weights .state)" COMMITTED
-    done
-    ctl reader "$W"
-    bytes_are_right
-}
-
-at_rest() {
-    ! grep -q moving "$W/residency" && [[ $(info_of weights .state) == COMMITTED ]]
 }
