@@ -260,20 +260,6 @@ has_said() { # BYTES
     keeper_ends 0
 }
 
-# bats test_tags=host
-@test "gmsfs umount -l lets holders of files go on" {
-    start_mount
-    commit_store
-    exec 5<"$M/weights/allocations/a"
-    forget_mount "$M"
-    run_logged -0 "$GMSFS" umount -l "$M"
-    not_mounted "$M"
-    assert_eq "$(head -c 9 <&5)" committed 'bytes after the lazy umount'
-    process_lives "$KEEPER"
-    exec 5<&-
-    keeper_ends 0
-}
-
 # bats test_tags=slow
 @test "the form of fstab" {
     requires fuse

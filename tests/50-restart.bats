@@ -29,18 +29,6 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     [[ $(read_slice "$(worker_of "$KEEPER")") == 100000 ]]
 }
 
-# bats test_tags=slow
-@test "workers that end as soon as they serve are started more and more slowly, and nothing is lost" {
-    export GMSFS_DIE_RESUMED=$T/die
-    start_published
-    touch "$GMSFS_DIE_RESUMED"
-    kill -KILL "$(worker_of "$KEEPER")"
-    wait_until_any 10 grep -q 'another one is started in 0.1 s' "$LOG"
-    wait_until_any 10 grep -q 'another one is started in 0.4 s' "$LOG"
-    rm "$GMSFS_DIE_RESUMED"
-    run_logged -0 timeout $((20 * HANG)) cmp "$T/a" "$M/weights/allocations/a"
-}
-
 @test "an end that is asked for while no worker is there is in order" {
     export GMSFS_DIE_RESUMED=$T/die
     start_published

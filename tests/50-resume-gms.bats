@@ -14,13 +14,6 @@ setup() {
     gms_setup
 }
 
-# in_background v0|v1 STORE OP...: as gms, and sets CLIENT
-in_background() {
-    gms_command "$@"
-    spawn "${COMMAND[@]}"
-    CLIENT=$SPAWNED
-}
-
 said() { # PID LINE
     grep -qx "$2" "$T/spawn-$1"
 }

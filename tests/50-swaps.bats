@@ -35,26 +35,6 @@ start() {
     run_logged -0 timeout $((30 * HANG)) "$SHARER" load "$M/mapped" 20 70000
 }
 
-take_over() {
-    local former=$KEEPER code=0
-    ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} \
-        "$T/gmsfs" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- &
-    KEEPER=$!
-    wait_until_any 20 grep -q ': taken over (' "$LOG.next"
-    KEEPER_OF[$M]=$KEEPER
-    wait_until_any 20 process_gone "$former"
-    wait "$former" || code=$?
-    assert_eq "$code" 0 "the former keeper's exit status"
-    LOG=$LOG.next
-    LOG_OF[$M]=$LOG
-}
-
-in_background() { # v0|v1 STORE OP...: sets CLIENT
-    gms_command "$@"
-    spawn "${COMMAND[@]}"
-    CLIENT=$SPAWNED
-}
-
 # A GMS reader of each protocol, both with mapped memory, and one of libgmsfs; READERS are theirs.
 start_readers() {
     local protocol
@@ -112,7 +92,7 @@ swap_builds() {
         process_gone "$WRITER" && fail "the writer ended: $(output_of "$WRITER")"
         number=$(((swaps / 2 + 1) % 3))
         install_build "$number"
-        if [[ $((swaps % 2)) -eq 0 ]]; then cli upgrade "$M"; else take_over; fi
+        if [[ $((swaps % 2)) -eq 0 ]]; then cli upgrade "$M"; else take_over "$T/gmsfs"; fi
         is_as_before "$number"
         [[ $swaps -ne 0 ]] || assert_eq "$(slots_of_ledger)" 16384 'slots, of which a larger worker uses those that are there'
         [[ $swaps -lt 1 ]] || assert_eq "$(slots_of_ledger)" 32768 'slots, by the larger keeper, and of any after it'

@@ -12,22 +12,6 @@ load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops
 
-# Another keeper for $M, in the background of the test; the former has to end in order.
-take_over() {
-    local former=$KEEPER code=0
-    ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} \
-        "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
-    KEEPER=$!
-    wait_until_any 10 grep -q ': taken over (' "$LOG.next"
-    KEEPER_OF[$M]=$KEEPER
-    wait_until_any 10 process_gone "$former"
-    wait "$former" || code=$?
-    assert_eq "$code" 0 "the former keeper's exit status"
-    grep -q 'another process is the keeper now' "$LOG"
-    LOG=$LOG.next
-    LOG_OF[$M]=$LOG
-}
-
 # bats test_tags=quick
 @test "another keeper goes on with all there is, and the mount ends with it in order" {
     local before

@@ -41,6 +41,13 @@ gms() { # v0|v1 STORE OP...
     run_logged -0 timeout $((30 * HANG)) "${COMMAND[@]}"
 }
 
+# in_background v0|v1 STORE OP...: as gms, and sets CLIENT
+in_background() {
+    gms_command "$@"
+    spawn "${COMMAND[@]}"
+    CLIENT=$SPAWNED
+}
+
 # gms_expect LINE v0|v1 STORE OP...: the last of the operations fails with this message.
 gms_expect() {
     local want=$1
