@@ -32,19 +32,6 @@ publish() {
     exec 5>&-
 }
 
-@test "cat, cp, dd and sha256sum of GPU memory give its bytes" {
-    start_weights
-    publish a 5000001
-    cmp "$W/allocations/a" "$T/a"
-    # shellcheck disable=SC2002 # the way of cat
-    cat "$W/allocations/a" | cmp - "$T/a"
-    cp "$W/allocations/a" "$T/copy"
-    cmp "$T/copy" "$T/a"
-    dd if="$W/allocations/a" bs=70001 status=none | cmp - "$T/a"
-    dd if="$W/allocations/a" bs=4M status=none | cmp - "$T/a"
-    assert_eq "$(sha256sum <"$W/allocations/a")" "$(sha256sum <"$T/a")"
-}
-
 @test "bytes that were written without a size become GPU memory at close" {
     start_weights
     head -c 3000001 /dev/urandom >"$T/a"
@@ -135,19 +122,6 @@ publish() {
     rm "$W/allocations/a"
     truncate -s 3M "$W/allocations/a"
     dd if=/dev/zero of="$W/allocations/a" bs=64k count=48 conv=notrunc status=none
-    exec 5>&-
-}
-
-@test "new memory is zero where nothing was written" {
-    start_weights
-    exec 5<>"$W/lock"
-    truncate -s 5M "$W/allocations/a"
-    printf end | dd of="$W/allocations/a" bs=1 seek=$((4 * MIB)) conv=notrunc status=none
-    cmp "$W/allocations/a" <(
-        head -c $((4 * MIB)) /dev/zero
-        printf end
-        head -c $((MIB - 3)) /dev/zero
-    )
     exec 5>&-
 }
 
@@ -295,32 +269,6 @@ publish() {
 }
 
 # ---- others ----------------------------------------------------------------------------------
-
-# bats test_tags=slow
-@test "many files are read and written at once" {
-    local i pids=()
-    start_weights size=512M
-    exec 5<>"$W/lock"
-    for ((i = 0; i < 12; i++)); do
-        head -c $((3000000 + i)) /dev/urandom >"$T/f$i"
-        if ((i % 2)); then
-            truncate -s $((3000000 + i)) "$W/allocations/f$i"
-        fi
-        dd if="$T/f$i" of="$W/allocations/f$i" bs=64k conv=notrunc status=none &
-        pids+=($!)
-    done
-    wait "${pids[@]}"
-    echo 1 >"$W/commit"
-    exec 5>&-
-    pids=()
-    for ((i = 0; i < 24; i++)); do
-        cmp "$W/allocations/f$((i % 12))" "$T/f$((i % 12))" &
-        pids+=($!)
-    done
-    for i in "${pids[@]}"; do
-        wait "$i"
-    done
-}
 
 @test "more files than the copier maps at a time are read, one after the other" {
     local i

@@ -128,23 +128,23 @@ nothing_held() { # by the commands, and by the copiers, which made the first sto
 
 # bats test_tags=slow
 @test "load --group reads files once, and the GPUs pass their bytes on" {
-    requires python3 direct-io
+    requires direct-io
     start_gpus
-    local model chunk
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 24M --shards 2 | tail -n 1)
+    local chunk
+    make_model 24M
     for chunk in 8M 1G; do # several allocations are passed on while the last is filled
-        cli load --direct never --chunk "$chunk" --group --force "$GPU1/a=$model" "$GPU2/a=$model" "$GPU2/b=$model"
+        cli load --direct never --chunk "$chunk" --group --force "$GPU1/a=$MODEL" "$GPU2/a=$MODEL" "$GPU2/b=$MODEL"
         for store in "$GPU1/a" "$GPU2/a" "$GPU2/b"; do
-            cli verify -q "$store" "$model"
+            cli verify -q "$store" "$MODEL"
         done
     done
-    cli load --direct always --group "$GPU1/a=$model" "$HOST/a=$model" "$GPU2/a=$model"
-    cli verify -q "$GPU1/a" "$model"
-    cli verify -q "$GPU2/a" "$model"
-    cli verify -q "$HOST/a" "$model"
+    cli load --direct always --group "$GPU1/a=$MODEL" "$HOST/a=$MODEL" "$GPU2/a=$MODEL"
+    cli verify -q "$GPU1/a" "$MODEL"
+    cli verify -q "$GPU2/a" "$MODEL"
+    cli verify -q "$HOST/a" "$MODEL"
     machine 'fail cuMemcpyDtoDAsync_v2 999'
     for chunk in 8M 1G; do
-        cli -1 load --direct never --chunk "$chunk" --group "$GPU1/c=$model" "$GPU2/c=$model"
+        cli -1 load --direct never --chunk "$chunk" --group "$GPU1/c=$MODEL" "$GPU2/c=$MODEL"
         assert_match "$output" 'cannot copy from GPU to GPU: .*/c: cuMemcpyDtoDAsync_v2'
         assert_eq "$(grep -c '^gmsfs load: ' <<<"$output")" 1 errors
         [[ ! -e $GPU1/c && ! -e $GPU2/c ]] || fail 'a store was left'
@@ -156,14 +156,13 @@ gpu2_has_bytes() {
     [[ -n $(find "$GMSFS_FAKE_CUDA/gpu2" -type f -exec cat {} + | tr -d '\0' | head -c 1) ]]
 }
 
-# load_until_passed_on: loads $T/model into two GPUs; the load has passed bytes on, and is held where it
+# load_until_passed_on: loads a model into two GPUs; the load has passed bytes on, and is held where it
 # fills the last allocation.
 load_until_passed_on() {
-    local model
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 24M --shards 1 | tail -n 1)
+    make_model 24M 1
     start_gpus
     machine 'slow cuMemcpyHtoDAsync_v2 200'
-    spawn "$GMSFS" load --direct never --threads 1 --chunk 8M --group "$GPU1/a=$model" "$GPU2/a=$model"
+    spawn "$GMSFS" load --direct never --threads 1 --chunk 8M --group "$GPU1/a=$MODEL" "$GPU2/a=$MODEL"
     wait_until 20 gpu2_has_bytes
     machine 'hold cuMemcpyHtoDAsync_v2'
     sleep 0.5
@@ -182,7 +181,6 @@ ends_without_store() {
 
 # bats test_tags=slow
 @test "load --group passes bytes on while it fills the last allocation; SIGTERM ends both" {
-    requires python3
     load_until_passed_on
     kill -TERM "$SPAWNED"
     ends_without_store -143 'nothing was committed'
@@ -190,19 +188,17 @@ ends_without_store() {
 
 # bats test_tags=slow
 @test "load --group passes bytes on while it fills the last allocation; a file cut short ends both" {
-    requires python3
     load_until_passed_on
-    truncate -s 1M "$T"/model/*.safetensors
-    ends_without_store -1 "$T/model/.*safetensors"
+    truncate -s 1M "$T"/model-*/*.safetensors
+    ends_without_store -1 "$T/model-.*safetensors"
 }
 
 # bats test_tags=slow
 @test "load --group of one model fills a GPU from its files with as large buffers as load does" {
-    requires python3
     start_gpus
-    local model copies
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 96M --shards 1 | tail -n 1)
-    cli load --threads 32 --trace "$T/trace" --group "$GPU1/a=$model" "$GPU2/a=$model"
+    local copies
+    make_model 96M 1
+    cli load --threads 32 --trace "$T/trace" --group "$GPU1/a=$MODEL" "$GPU2/a=$MODEL"
     copies=$(jq '[.[] | select(.name == "copy")] | length' "$T/trace")
     ((copies < 192)) || fail "$copies copies: small ones, as two GPUs need that are filled from files"
 }

@@ -56,18 +56,6 @@ leave_dead() { # PATH
     python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$1"
 }
 
-# listen_at PATH: until it is killed; sets LISTENER
-listen_at() {
-    spawn python3 -c '
-import signal, socket, sys
-s = socket.socket(socket.AF_UNIX)
-s.bind(sys.argv[1])
-s.listen()
-signal.pause()' "$1"
-    LISTENER=$SPAWNED
-    wait_until 10 listens "$1"
-}
-
 # say_hello PATH [HANDSHAKE]: a client that asks for the writer's lock, tells whether it was answered, and
 # when it was sent away; sets CLIENT
 say_hello() {
@@ -163,17 +151,6 @@ holds_sockets() { # PID COUNT
     assert_files ''
 }
 
-@test "number and mode are those of the options, with any umask" {
-    local name
-    # shellcheck disable=SC2034 # start_mount reads it
-    MOUNT_VIA=(bash -c 'umask 077; exec "$@"' -)
-    start_gms gms_ordinal=12,gms_mode=0666
-    assert_files "$(sockets_of "$UUID" 12)"
-    for name in $(sockets_of "$UUID" 12); do
-        assert_eq "$(stat -c %a "$GMS/$name")" 666 "$name"
-    done
-}
-
 @test "without gms_dir the environment says where, as for the clients" {
     mkdir "$T/tmp"
     GMS_SOCKET_DIR=$GMS TMPDIR=$T/tmp start_mount "size=16M,gms,uuid=$UUID"
@@ -204,15 +181,6 @@ holds_sockets() { # PID COUNT
 }
 
 # ---- existing files --------------------------------------------------------------------------
-
-@test "one that is served is left to its server" {
-    listen_at "$GMS/gms_0_kv_cache.sock"
-    refused 1 "GMS already running at $GMS/gms_0_kv_cache.sock: end it, or give this mount a number \(gms_ordinal=\)" \
-        "gms,uuid=$UUID,gms_dir=$GMS"
-    assert_files gms_0_kv_cache.sock
-    listens "$GMS/gms_0_kv_cache.sock"
-    process_lives "$LISTENER"
-}
 
 @test "a second mount for the same GPU is refused, and the first goes on" {
     start_gms

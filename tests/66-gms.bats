@@ -117,19 +117,6 @@ setup() {
 # ---- from a shell ----------------------------------------------------------------------------
 
 # bats test_tags=quick
-@test "content written by a client at the socket is read as files" {
-    start_gms_mount
-    gms v0 weights lock rw - allocate 3000000 label export last write 0 hello \
-        put model/a last 16 '{"dtype":"f16"}' commit expect-closed
-    assert_state weights COMMITTED
-    assert_eq "$(head -c 5 "$M/weights/allocations/a000000")" hello
-    assert_eq "$(cat "$M/weights/metadata/model%2Fa")" '{"dtype":"f16"}'
-    assert_eq "$(getfattr --only-values -n user.gmsfs.tag "$M/weights/allocations/a000000")" label
-    gms v1 weights lock ro - list export last read 0 5
-    assert_match "$output" hello
-}
-
-# bats test_tags=quick
 @test "requests are counted by kind in metrics, and go on with the next worker" {
     start_gms_mount
     gms v0 weights lock rw - allocate 65536 first allocate 65536 second commit
@@ -143,56 +130,6 @@ setup() {
     cat "$M/metrics" >"$T/metrics"
     assert_eq "$(sed -n 's/^gmsfs_request_loop_seconds_count //p' "$T/metrics")" \
         "$(awk '/^gmsfs_requests_total/ { sum += $2 } END { print sum }' "$T/metrics")"
-}
-
-@test "a client that is killed while it holds leaves nothing, and while it waits is never granted" {
-    start_gms_mount
-    hold_gms v0 weights lock rw - allocate 100 -
-    first=$HOLDER
-    gms_command v0 weights lock rw - say granted pause
-    spawn "${COMMAND[@]}"
-    wait_until 5 grep -q ' waiting ' "$M/weights/sessions"
-    kill -KILL "$SPAWNED"
-    wait_until 5 not_waiting
-    kill -KILL "$first"
-    assert_state weights EMPTY
-    gms v0 weights events
-    assert_eq "$(grep -c rw_connected <<<"$output")" 1 grants
-    assert_eq "${lines[-1]}" 'event allocations_cleared 1'
-}
-
-@test "the event history is the store's own, for every reader and name" {
-    start_gms_mount
-    gms v0 weights lock rw - allocate 100 - commit
-    gms v0 kv_cache lock rw - seal
-    mv "$M/weights" "$M/old"
-    mv "$M/kv_cache" "$M/weights"
-    for ((i = 0; i < 600; i++)); do
-        cat <"$M/old/lock" >"$T/read"
-    done
-    gms v0 weights events
-    assert_eq "$output" "$(printf 'event %s\n' 'rw_connected 0' 'layout_committed 0' 'rw_disconnected 0')"
-    mkdir "$M/kv_cache"
-    gms v0 kv_cache events
-    assert_eq "$output" ''
-    mv -T "$M/old" "$M/kv_cache"
-    gms v0 kv_cache events
-    assert_eq "$output" "$(printf 'event %s\n' 'rw_connected 0' 'committed 0')"
-}
-
-not_waiting() {
-    ! grep -q ' waiting ' "$M/weights/sessions"
-}
-
-@test "a client that waits is granted when a shell lets go" {
-    start_gms_mount
-    spawn bash -c "exec 3<>$M/weights/lock; echo held; until [[ -e $T/go ]]; do sleep 0.01; done"
-    wait_until 5 grep -qx held "$T/spawn-$SPAWNED"
-    gms_command v1 weights lock rw - say granted pause
-    spawn "${COMMAND[@]}"
-    wait_until 5 grep -q ' waiting ' "$M/weights/sessions"
-    touch "$T/go"
-    wait_until 5 grep -qx granted "$T/spawn-$SPAWNED"
 }
 
 @test "a client that stands still in a frame does not hold up unmounting" {
@@ -238,26 +175,6 @@ print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
     cli fence --complete "${output##* }" "$M"
     gms v1 weights state
     assert_eq "$output" 'checkpoint serving None'
-}
-
-@test "a store that is made behind the fence does not get a fenced name" {
-    start_gms_mount
-    gms v1 weights lock rw - allocate a 2097152 commit
-    rmdir "$M/kv_cache"
-    gms v1 weights prepare
-    assert_match "$output" '^checkpoint checkpoint_ready [0-9a-f-]{36}$'
-    token=${output##* }
-    run_logged ! rmdir "$M/weights"
-    assert_match "$output" 'busy'
-    run_logged ! mkdir "$M/kv_cache"
-    assert_match "$output" 'busy'
-    mkdir "$M/other"
-    run_logged ! mv -T "$M/other" "$M/kv_cache"
-    assert_match "$output" 'busy'
-    gms_expect 'refused: GMS admission is fenced for checkpoint' v0 kv_cache lock rw -
-    gms v1 weights abort-checkpoint "$token"
-    mv -T "$M/other" "$M/kv_cache"
-    gms v0 kv_cache lock rw - commit
 }
 
 # bats test_tags=quick

@@ -188,14 +188,12 @@ refused_by_fence() {
 }
 
 @test "a load into a fenced store fails at once, with the remedy" {
-    requires python3
-    local model
-    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 1M --shards 1 | tail -n 1)
+    make_model 1M 1
     put_up
-    refused_by_fence "$GMSFS" load "$W" "$model"
-    refused_by_fence "$GMSFS" load --group --force "$W=$model"
+    refused_by_fence "$GMSFS" load "$W" "$MODEL"
+    refused_by_fence "$GMSFS" load --group --force "$W=$MODEL"
     cli fence --abort "$TOKEN" "$M"
-    cli load "$W" "$model"
+    cli load "$W" "$MODEL"
 }
 
 @test "status --watch tells when a fence comes and goes" {
