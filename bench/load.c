@@ -4,6 +4,7 @@
  * `gmsfs load --files` against `gmsfs load`
  *
  *   load GMSFS MOUNT MODEL IMAGE     IMAGE, on tmpfs, is saved by us
+ *   load GMSFS MOUNT DIRECTORY       of a model of several files: load --files against load
  *
  * Ours is the command from start to exit. The floor, with a quarter of the processors to 16
  * threads: pieces of 16 MiB, each a memfd of its own. Their pages are made first, by as many
@@ -12,7 +13,9 @@
  * mapping of the file, or by splice(2), whichever is faster. (Into a mapping, by pread(2), takes
  * twice as long: each page is cleared before it is filled.) The file is mapped anew each time, as
  * it is by a program that starts. An image is summed as it is loaded: its floor is likewise pages
- * made first, then pread(2) into a buffer, XXH3 of that, and write(2).
+ * made first, then pread(2) into a buffer, XXH3 of that, and write(2). A file that is kept is one
+ * memfd, whose pages one thread makes and one at a time fills, since the kernel locks its inode for
+ * both: the floor of one large file is such a memfd.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,6 +34,7 @@
 #define SUMMED_BYTES ((size_t)128 << 10)
 #define SPLICE_BYTES ((size_t)256 << 10)
 #define PIPE_BYTES   (512 << 10)
+#define STEP_BYTES   ((size_t)64 << 20)
 
 enum way {
     BY_WRITE,
@@ -38,6 +42,7 @@ enum way {
     BY_SUM,      /* pread, XXH3 and write */
     MADE_SPLICE, /* by splice, once the pages are there */
     MADE_SUM,
+    MADE_ONE, /* by splice into one memfd, once its pages are there */
     WAYS
 };
 
@@ -67,15 +72,22 @@ static ssize_t copy_summed(const struct copy *copy, int fd, size_t at, size_t do
     return pwrite(fd, buffer, (size_t)got, (off_t)done);
 }
 
-static ssize_t copy_spliced(const struct copy *copy, const int ends[2], int fd, size_t at,
+/* Where one piece goes. */
+struct target {
+    int fd;
+    size_t base; /* of the piece, in the memfd */
+    int ends[2]; /* of a pipe, if it is spliced */
+};
+
+static ssize_t copy_spliced(const struct copy *copy, const struct target *target, size_t at,
                             size_t done, size_t bytes)
 {
-    off_t in = (off_t)(at + done), out = (off_t)done;
-    ssize_t moved,
-        held = splice(copy->fd, &in, ends[1], NULL, bytes < SPLICE_BYTES ? bytes : SPLICE_BYTES, 0);
+    off_t in = (off_t)(at + done), out = (off_t)(target->base + done);
+    ssize_t moved, held = splice(copy->fd, &in, target->ends[1], NULL,
+                                 bytes < SPLICE_BYTES ? bytes : SPLICE_BYTES, 0);
 
     for (ssize_t left = held; left > 0; left -= moved) {
-        moved = splice(ends[0], NULL, fd, &out, (size_t)left, 0);
+        moved = splice(target->ends[0], NULL, target->fd, &out, (size_t)left, 0);
         if (moved <= 0)
             return -1;
     }
@@ -99,19 +111,13 @@ static int make_memfd(const struct copy *copy, size_t piece)
 
 static int is_made_first(enum way way)
 {
-    return way == MADE_SPLICE || way == MADE_SUM;
+    return way == MADE_SPLICE || way == MADE_SUM || way == MADE_ONE;
 }
 
 static int is_spliced(enum way way)
 {
-    return way == BY_SPLICE || way == MADE_SPLICE;
+    return way == BY_SPLICE || way == MADE_SPLICE || way == MADE_ONE;
 }
-
-/* Where one piece goes. */
-struct target {
-    int fd;
-    int ends[2]; /* of a pipe, if it is spliced */
-};
 
 static struct target open_target(struct copy *copy, size_t piece)
 {
@@ -119,7 +125,8 @@ static struct target open_target(struct copy *copy, size_t piece)
 
     if (!is_made_first(copy->way))
         copy->memfds[piece] = make_memfd(copy, piece);
-    target.fd = copy->memfds[piece];
+    target.fd = copy->memfds[copy->way == MADE_ONE ? 0 : piece];
+    target.base = copy->way == MADE_ONE ? piece * PIECE_BYTES : 0;
     if (is_spliced(copy->way)) {
         bench_call("pipe", pipe2(target.ends, O_CLOEXEC));
         fcntl(target.ends[1], F_SETPIPE_SZ, PIPE_BYTES);
@@ -141,7 +148,7 @@ static ssize_t copy_some_of(const struct copy *copy, const struct target *target
     if (copy->way == BY_WRITE)
         return pwrite(target->fd, copy->file + at + done, bytes, (off_t)done);
     if (is_spliced(copy->way))
-        return copy_spliced(copy, target->ends, target->fd, at, done, bytes);
+        return copy_spliced(copy, target, at, done, bytes);
     return copy_summed(copy, target->fd, at, done, bytes);
 }
 
@@ -182,6 +189,19 @@ static void *make_some(void *context)
     return NULL;
 }
 
+/* In steps, as the daemon makes it. */
+static void make_one(struct copy *copy)
+{
+    int fd = copy->memfds[0] = bench_call("memfd_create", memfd_create("floor", MFD_CLOEXEC));
+    size_t step;
+
+    bench_call("ftruncate", ftruncate(fd, (off_t)copy->bytes));
+    for (size_t at = 0; at < copy->bytes; at += step) {
+        step = copy->bytes - at < STEP_BYTES ? copy->bytes - at : STEP_BYTES;
+        bench_call("fallocate", fallocate(fd, 0, (off_t)at, (off_t)step));
+    }
+}
+
 static void run_threads(struct copy *copy, int threads, void *(*run)(void *))
 {
     pthread_t ids[THREADS_MAX];
@@ -204,11 +224,13 @@ static double time_floor(struct copy *copy, int threads, enum way way)
     copy->file = mmap(NULL, copy->bytes, PROT_READ, MAP_SHARED, copy->fd, 0);
     if (copy->file == MAP_FAILED)
         bench_die("mmap", errno);
-    if (is_made_first(way))
+    if (way == MADE_ONE)
+        make_one(copy);
+    else if (is_made_first(way))
         run_threads(copy, threads, make_some);
     run_threads(copy, threads, copy_some);
     took_us = bench_now_us() - start_us;
-    for (size_t i = 0; i * PIECE_BYTES < copy->bytes; i++)
+    for (size_t i = 0; i == 0 || (way != MADE_ONE && i * PIECE_BYTES < copy->bytes); i++)
         close(copy->memfds[i]);
     munmap(copy->file, copy->bytes);
     return took_us;
@@ -307,9 +329,12 @@ static int first_kind(void)
 /* Returns the best of some ways and of all numbers of threads; prints each. */
 static struct floor find_floor(const floors_us floors, enum way from, enum way to)
 {
-    static const char *const said[] = {"by write", "by splice", "by pread, XXH3 and write",
+    static const char *const said[] = {"by write",
+                                       "by splice",
+                                       "by pread, XXH3 and write",
                                        "pages made, then splice",
-                                       "pages made, then pread, XXH3 and write"};
+                                       "pages made, then pread, XXH3 and write",
+                                       "pages made, then splice, of one memfd"};
     struct floor best = {0};
 
     for (int way = (int)from; way <= (int)to; way++)
@@ -348,6 +373,20 @@ static void open_model(const char *path, struct copy *copy)
     free(sums);
 }
 
+/* Each file is an allocation: several are made and filled at once. */
+static void compare_files(const struct ours *ours)
+{
+    double ours_us[BENCH_ROUNDS], files_us[BENCH_ROUNDS];
+
+    time_load(ours, LOAD_FILES); /* everything was called before */
+    for (int round = 0; round < BENCH_ROUNDS; round++) {
+        ours_us[round] = time_load(ours, LOAD);
+        files_us[round] = time_load(ours, LOAD_FILES);
+    }
+    bench_row("load --files of a model of several files / load (speed)", bench_median(files_us),
+              bench_median(ours_us), 0.95, BENCH_AT_LEAST);
+}
+
 int main(int argc, char **argv)
 {
     double ours_us[BENCH_ROUNDS], files_us[BENCH_ROUNDS], image_us[BENCH_ROUNDS];
@@ -356,13 +395,17 @@ int main(int argc, char **argv)
     struct floor floor;
     struct ours ours;
 
-    if (argc != 5) {
-        fputs("usage: load GMSFS MOUNT MODEL IMAGE\n", stderr);
+    if (argc != 4 && argc != 5) {
+        fputs("usage: load GMSFS MOUNT MODEL IMAGE | load GMSFS MOUNT DIRECTORY\n", stderr);
         return 2;
     }
     ours = (struct ours){.gmsfs = argv[1], .mount = argv[2], .model = argv[3], .image = argv[4]};
     snprintf(ours.store, sizeof ours.store, "%s/load", ours.mount);
     ours.free_blocks = count_free(&ours);
+    if (!ours.image) {
+        compare_files(&ours);
+        return 0;
+    }
     open_model(argv[3], &copy);
     save_image(&ours);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
@@ -378,8 +421,10 @@ int main(int argc, char **argv)
               find_floor(floors, MADE_SPLICE, MADE_SPLICE));
     bench_row_told("  load / bare copy that makes the pages (speed)", bench_median(ours_us),
                    floor.us);
-    bench_row("load --files of one file / load (speed)", bench_median(files_us),
-              bench_median(ours_us), 0.95, BENCH_AT_LEAST);
+    print_row("load --files of one file", files_us, copy.bytes, "pages + copy, one memfd",
+              find_floor(floors, MADE_ONE, MADE_ONE));
+    bench_row_told("  load --files of one file / load (speed)", bench_median(files_us),
+                   bench_median(ours_us));
     print_row("image load", image_us, copy.bytes, "pages + copy and sum",
               find_floor(floors, MADE_SUM, MADE_SUM));
     bench_row_told("  image load / bare copy and sum that makes the pages (speed)",
