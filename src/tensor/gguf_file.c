@@ -2,6 +2,7 @@
 #include "tensor/gguf_file.h"
 
 #include "base/number.h"
+#include "base/scope.h"
 #include "tensor/long_value.h"
 
 #include <endian.h>
@@ -80,8 +81,8 @@ int gguf_order_parse(const void *value, size_t value_bytes, struct gguf_order *o
 
 /* ---- key-values ---------------------------------------------------------------------------- */
 
-/* Writes the next key, with the prefix and an end, into pairs->culprit. Returns its bytes; 0: it is
- * no text. */
+/* Writes the next key, with the prefix and an end, into pairs->culprit. Returns its bytes; 0 if the
+ * key is no valid text. */
 static size_t next_key(struct gguf_pairs *pairs, struct gguf_order *order)
 {
     struct json_token token = {0};
@@ -122,15 +123,16 @@ static int compare_entries(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-/* Sorts the keys: a user chooses them, and comparing each with all takes a recovery's time. */
-static int refuse_repeated(struct gguf_pairs *pairs)
+/* Sorts the keys: a user chooses them, and comparing each with all others would delay a worker's
+ * start. */
+static int refuse_repeated(struct gguf_pairs *pairs, const struct gguf_stored *stored)
 {
     const char **keys = malloc((pairs->count + 1) * sizeof(const char *));
 
     if (!keys)
         return -ENOMEM;
     for (size_t i = 0; i < pairs->count; i++)
-        keys[i] = pairs->list[i].key;
+        keys[i] = stored[i].key;
     qsort(keys, pairs->count, sizeof *keys, compare_entries);
     for (size_t i = 1; i < pairs->count && !pairs->why; i++)
         if (keys[i] == keys[i - 1])
@@ -141,27 +143,50 @@ static int refuse_repeated(struct gguf_pairs *pairs)
     return pairs->why ? -EINVAL : 0;
 }
 
+static int find_entries(struct gguf_pairs *pairs, struct gguf_order *order, gguf_find *find,
+                        const void *context, struct gguf_stored *stored)
+{
+    for (; pairs->count < order->key_count; pairs->count++) {
+        size_t bytes = next_key(pairs, order);
+
+        if (bytes == 0 || !find(context, pairs->culprit, bytes, &stored[pairs->count])) {
+            pairs->why = "the entry is not there";
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+static int take_pairs(struct gguf_pairs *pairs, const struct gguf_stored *stored)
+{
+    for (size_t i = 0; i < pairs->count; i++) {
+        pairs->why = take_pair(&stored[i], &pairs->list[i]);
+        if (pairs->why) {
+            memcpy(pairs->culprit, stored[i].key, stored[i].key_bytes);
+            pairs->culprit[stored[i].key_bytes] = '\0';
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+/* Refuses repeated keys before any value is parsed, so that each is parsed once. */
 int gguf_pairs_find(struct gguf_pairs *pairs, struct gguf_order order, gguf_find *find,
                     const void *context)
 {
     size_t room = (size_t)(order.keys.end - order.keys.at);
+    SCOPED_FREE struct gguf_stored *stored = calloc(order.key_count + 1, sizeof *stored);
+    int error;
 
     pairs->list = calloc(order.key_count + 1, sizeof *pairs->list);
     pairs->culprit = calloc(1, room + sizeof GGUF_KEY_PREFIX + sizeof GGUF_ENTRY);
-    if (!pairs->list || !pairs->culprit)
+    if (!stored || !pairs->list || !pairs->culprit)
         return -ENOMEM;
     strcpy(pairs->culprit, GGUF_KEY_PREFIX);
-    for (; pairs->count < order.key_count; pairs->count++) {
-        struct gguf_stored stored;
-        size_t bytes = next_key(pairs, &order);
-
-        pairs->why = bytes && find(context, pairs->culprit, bytes, &stored)
-                         ? take_pair(&stored, &pairs->list[pairs->count])
-                         : "the entry is not there";
-        if (pairs->why)
-            return -EINVAL;
-    }
-    return refuse_repeated(pairs);
+    error = find_entries(pairs, &order, find, context, stored);
+    if (!error)
+        error = refuse_repeated(pairs, stored);
+    return error ? error : take_pairs(pairs, stored);
 }
 
 void gguf_pairs_free(struct gguf_pairs *pairs)

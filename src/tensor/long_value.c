@@ -2,6 +2,7 @@
 #include "tensor/long_value.h"
 
 #include "base/json_scan.h"
+#include "tensor/form.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -36,7 +37,7 @@ int long_value_parse(const char *format, const void *value, size_t value_bytes,
     struct json_scan scan = {value, (const char *)value + value_bytes};
     struct json_token found = {0};
     uint64_t bytes = 0;
-    bool is_good = json_scan_take(&scan, '{');
+    bool is_good = value_bytes <= TENSOR_VALUE_BYTES && json_scan_take(&scan, '{');
 
     do
         is_good = is_good && take_member(&scan, &found, &bytes);

@@ -21,7 +21,8 @@
 /* Makes the value of the entry, which the caller frees; NULL: out of memory. */
 char *long_value_json(const char *format, uint64_t size_bytes);
 
-/* Parses the value of the entry; -EINVAL if it is not of that format. */
+/* Parses the value of the entry; -EINVAL if it is not of that format, or longer than
+ * TENSOR_VALUE_BYTES. */
 int long_value_parse(const char *format, const void *value, size_t value_bytes,
                      uint64_t *size_bytes);
 

@@ -5,7 +5,7 @@
  * Pure. For a store that keeps no files of its own. Where there is one, it is byte for byte the
  * file that `gmsfs save` writes: a header, then the tensors as they lie in the store, by rank,
  * offset and name. A layout with the entry GGUF_ENTRY makes a GGUF file, another layout one of
- * safetensors. Takes time linear in the entries.
+ * safetensors. Parses each value once, and sorts tensors and keys.
  */
 #ifndef GMSFS_TENSOR_MADE_FILE_H
 #define GMSFS_TENSOR_MADE_FILE_H

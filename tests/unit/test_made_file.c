@@ -5,6 +5,7 @@
 
 #include "tensor/made_file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define ALIGNED_BYTES 4096u
@@ -174,6 +175,29 @@ TAP_TEST(a_layout_of_a_gguf_file_makes_that_file)
     layout_free(layout);
 }
 
+/* Binds the entry gguf:a with a value of this length, which describes a long value. */
+static void put_padded(struct layout *layout, int value_bytes)
+{
+    static char value[(64 << 10) + 2];
+
+    snprintf(value, sizeof value, "%-*s", value_bytes, "{\"bytes\":96,\"format\":\"gguf\"}");
+    put_at(layout, "gguf:a", 0, 4000, value);
+}
+
+TAP_TEST(a_bound_value_of_more_than_64_kib_is_not_parsed)
+{
+    struct layout *layout = layout_with_memory();
+
+    put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.int8\",\"shape\":[2]}");
+    put_at(layout, "__gguf__", LAYOUT_UNBOUND, 0,
+           "{\"alignment\":32,\"keys\":[\"a\"],\"version\":3}");
+    put_padded(layout, 64 << 10);
+    check_str(reason(layout), "");
+    put_padded(layout, (64 << 10) + 1);
+    check_str(reason(layout), "no value of a file of that format");
+    layout_free(layout);
+}
+
 /* Returns the reason with this entry __gguf__. */
 static const char *reason_with(struct layout *layout, const char *order)
 {
@@ -218,6 +242,8 @@ TAP_TEST(entries_that_claim_to_be_a_gguf_file_and_lie_tell_why)
     check_str(reason(layout), "");
     check_str(reason_with(layout, "{\"alignment\":32,\"keys\":[\"a\",\"\\u0061\"],\"version\":3}"),
               "it names a key-value twice");
+    put_at(layout, "gguf:a", 0, 4000, "no value: the repeated key is refused before it is parsed");
+    check_str(reason(layout), "it names a key-value twice");
     check_str(reason_with(layout, "{\"alignment\":32,\"keys\":[\"\\ud800\"],\"version\":3}"),
               "it names a key-value that is not there");
     require(layout_delete(layout, "gguf:a", 6) == 0);
