@@ -202,7 +202,7 @@ $(O)/obj/libgmsfs/%.o: libgmsfs/%.c
 
 $(BELOW_SRC:%.c=$(O)/obj/%.o): $(O)/obj/%.o: %.c
 	$(Q)mkdir -p $(@D)
-	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(CUDA_INCLUDE) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 $(BIN): $(OBJ) $(LIB_A) $(O)/.sources
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(OBJ) $(LIB_A) $(PKG_LIBS)
@@ -294,7 +294,7 @@ $(O)/tests/api/%: tests/api/%.c $(LIB_A)
 # A driver without a GPU, for whoever looks for the driver here first.
 $(O)/obj/tests/fake_cuda/%.o: tests/fake_cuda/%.c
 	$(Q)mkdir -p $(@D)
-	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(CUDA_INCLUDE) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 FAKE_NVML := $(patsubst %,$(O)/obj/tests/fake_cuda/%.o,nvml machine account)
 $(FAKE_DIR)/libcuda.so.1: $(filter-out %/nvml.o,$(FAKE_OBJ))
