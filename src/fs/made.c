@@ -15,8 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPAN_BYTES    ((uint64_t)1 << 20) /* as much as one read of memory gives */
-#define SPANS_AT_ONCE 64u                 /* then other requests have their turn */
+/* After so many of one of them, other requests have their turn. */
+#define SPANS_AT_ONCE   64u
+#define EXTENTS_AT_ONCE 4096u
 
 struct reading {
     struct service_request service; /* first */
@@ -27,7 +28,7 @@ struct reading {
     size_t size;
     uint64_t counted_bytes; /* for this user */
     uint32_t uid;
-    unsigned spans;
+    size_t spans, walked; /* in this turn: spans, and the extents that were looked at */
     int error;
     bool calls;    /* the service is being called */
     bool answered; /* meanwhile it answered */
@@ -200,26 +201,17 @@ static void take_span(struct reading *reading, const struct service_answer *answ
 /* Reads the memory of as many of the next tensors as lie together. */
 static int ask_span(struct reading *reading, const struct file_plan *made, size_t index)
 {
-    const struct file_extent *first = &made->extents[index];
-    struct service_part part = {.serial = first->source,
-                                .offset = first->offset + reading->at - first->at};
-    uint64_t most = part.offset + SPAN_BYTES, span_end = part.offset, end = reading->at;
+    struct file_span span = file_plan_span(made, index, reading->at, reading->end);
+    struct service_part part = {
+        .serial = span.source, .offset = span.offset, .bytes = (size_t)span.bytes};
 
-    for (; end < reading->end && index < made->count; index++) {
-        const struct file_extent *extent = &made->extents[index];
-
-        end = number_smaller(file_plan_end(made, index), reading->end);
-        if (!file_extent_is_memory(extent))
-            continue;
-        if (extent->source != first->source || extent->offset >= most)
-            break;
-        if (extent->offset + end - extent->at > span_end)
-            span_end = extent->offset + end - extent->at;
-    }
-    part.bytes = (size_t)(number_smaller(span_end, most) - part.offset);
-    part.later = ++reading->spans % SPANS_AT_ONCE == 0;
-    reading->span_at = part.offset;
-    reading->span_source = part.serial;
+    reading->spans++;
+    reading->walked += span.walked;
+    part.later = reading->spans >= SPANS_AT_ONCE || reading->walked >= EXTENTS_AT_ONCE;
+    if (part.later)
+        reading->spans = reading->walked = 0;
+    reading->span_at = span.offset;
+    reading->span_source = span.source;
     return service_read_part(reading->request->fs->service, reading->request->file, &part,
                              &reading->service);
 }
@@ -239,8 +231,8 @@ static void finish(struct reading *reading)
     free(reading);
 }
 
-/* Returns false once the file's session has ended. Reads of memory ask the service, all else is
- * here. */
+/* Returns false once the file's session has ended. The service checks this for reads of memory;
+ * texts and zeros are checked here. */
 static bool has_session(const struct reading *reading)
 {
     const struct core *core = reading->request->fs->core;

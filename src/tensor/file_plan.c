@@ -2,9 +2,14 @@
 #include "tensor/file_plan.h"
 
 #include "base/array.h"
+#include "base/number.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+#define SPAN_BYTES   ((uint64_t)1 << 20) /* as much as one read of memory gives */
+#define SPAN_GAP     ((uint64_t)64 << 10)
+#define SPAN_EXTENTS 4096u
 
 /* Texts, and zeros, that follow each other are one extent. */
 static void add(struct file_plan *plan, uint64_t source, uint64_t offset, uint64_t bytes)
@@ -78,4 +83,31 @@ uint64_t file_plan_end(const struct file_plan *plan, size_t index)
 bool file_extent_is_memory(const struct file_extent *extent)
 {
     return extent->source < FILE_PLAN_ZEROS;
+}
+
+struct file_span file_plan_span(const struct file_plan *plan, size_t index, uint64_t at,
+                                uint64_t end)
+{
+    const struct file_extent *first = &plan->extents[index];
+    struct file_span span = {first->source, first->offset + at - first->at, 0, 0};
+    uint64_t last = span.offset, span_end = last;
+
+    for (; at < end && index < plan->count && span.walked < SPAN_EXTENTS; index++) {
+        const struct file_extent *extent = &plan->extents[index];
+
+        span.walked++;
+        at = number_smaller(file_plan_end(plan, index), end);
+        if (!file_extent_is_memory(extent))
+            continue;
+        if (extent != first) {
+            if (extent->source != span.source || extent->offset < last ||
+                extent->offset > span_end + SPAN_GAP || extent->offset >= span.offset + SPAN_BYTES)
+                break;
+            last = extent->offset;
+        }
+        if (extent->offset + at - extent->at > span_end)
+            span_end = extent->offset + at - extent->at;
+    }
+    span.bytes = number_smaller(span_end - span.offset, SPAN_BYTES);
+    return span;
 }

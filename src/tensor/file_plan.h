@@ -2,8 +2,9 @@
 /*
  * file_plan - where each byte of a file lies that is made of a store
  *
- * Pure. For the files that `gmsfs save` writes and that the daemon shows. A plan is made twice in
- * the same way: its parts are only counted at first, and kept after file_plan_room().
+ * Pure. For the files that `gmsfs save` writes and that the daemon shows. Build each plan twice
+ * with the same calls: the first pass counts its parts, file_plan_room() allocates, the second
+ * fills them in.
  */
 #ifndef GMSFS_TENSOR_FILE_PLAN_H
 #define GMSFS_TENSOR_FILE_PLAN_H
@@ -51,5 +52,17 @@ size_t file_plan_find(const struct file_plan *plan, uint64_t at);
 uint64_t file_plan_end(const struct file_plan *plan, size_t index);
 /* Returns true if the extent's bytes lie in an allocation. */
 bool file_extent_is_memory(const struct file_extent *extent);
+
+/* Memory that one read of an allocation takes for several extents. */
+struct file_span {
+    uint64_t source, offset, bytes;
+    size_t walked; /* extents that were looked at */
+};
+
+/* Returns the span that begins with the byte `at` of the extent `index`, which lies in an
+ * allocation, for a read to `end`. Extents belong to it while their offsets ascend with small gaps;
+ * so a read looks at each extent twice at most, in any order of offsets. */
+struct file_span file_plan_span(const struct file_plan *plan, size_t index, uint64_t at,
+                                uint64_t end);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define ALIGNED_BYTES 4096u
+#define WALKED_VALUES 3000u
 
 static uint64_t next_serial = 500;
 
@@ -173,6 +174,67 @@ TAP_TEST(a_layout_of_a_gguf_file_makes_that_file)
     check_int(made->size_bytes, made->extents[6].at + 64);
     made_file_free(made);
     layout_free(layout);
+}
+
+/* Reads a plan of values of one byte each, whose offsets are these, as its reader does. Returns how
+ * many extents were looked at. */
+static size_t count_walked(uint64_t (*offset_of)(uint64_t), uint64_t *read_bytes)
+{
+    struct file_plan plan = {0};
+    size_t walked = 0;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint64_t i = 0; i < WALKED_VALUES; i++) {
+            char *text = file_plan_add_text(&plan, 1);
+
+            if (text)
+                *text = 'k';
+            file_plan_add_memory(&plan, 7, offset_of(i), 1);
+        }
+        if (pass == 0)
+            require(file_plan_room(&plan) == 0);
+    }
+    *read_bytes = 0;
+    for (size_t index = 1; index < plan.count; index += 2) {
+        uint64_t at = plan.extents[index].at;
+        struct file_span span = file_plan_span(&plan, index, at, plan.size_bytes);
+
+        require(span.source == 7 && span.bytes > 0);
+        walked += span.walked;
+        *read_bytes += span.bytes;
+        while (index + 2 < plan.count && plan.extents[index + 2].offset >= span.offset &&
+               plan.extents[index + 2].offset < span.offset + span.bytes)
+            index += 2;
+    }
+    file_plan_free(&plan);
+    return walked;
+}
+
+static uint64_t ascend(uint64_t i)
+{
+    return i;
+}
+
+static uint64_t descend(uint64_t i)
+{
+    return WALKED_VALUES - i;
+}
+
+static uint64_t alternate(uint64_t i)
+{
+    return i % 2 ? 900000 : 0;
+}
+
+TAP_TEST(a_read_looks_at_few_extents_in_any_order_of_offsets)
+{
+    uint64_t read_bytes;
+
+    check(count_walked(ascend, &read_bytes) <= 4 * WALKED_VALUES);
+    check_int(read_bytes, WALKED_VALUES);
+    check(count_walked(descend, &read_bytes) <= 4 * WALKED_VALUES);
+    check_int(read_bytes, WALKED_VALUES);
+    check(count_walked(alternate, &read_bytes) <= 4 * WALKED_VALUES);
+    check_int(read_bytes, WALKED_VALUES);
 }
 
 /* Binds the entry gguf:a with a value of this length, which describes a long value. */
