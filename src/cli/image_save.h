@@ -47,7 +47,7 @@ int image_save_write(struct image_save *save);
 /* Prints why a file could not be written; CLI_FAILURE, or 128 + the signal that came. */
 int image_save_fail(const struct image_save *save, const char *name, int error);
 
-/* Writes the manifest under its name, IMAGE_MANIFEST or IMAGE_UNFINISHED. */
-int image_save_manifest(const struct image_save *save, const char *name);
+/* Writes the manifest as IMAGE_UNFINISHED, or as IMAGE_MANIFEST. */
+int image_save_manifest(const struct image_save *save, bool unfinished);
 
 #endif

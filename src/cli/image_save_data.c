@@ -323,7 +323,7 @@ static int data_sync(const struct image_save *save)
 /* With it in place, the directory is an image. */
 static int data_finish(const struct image_save *save)
 {
-    int status = image_save_manifest(save, IMAGE_MANIFEST), error;
+    int status = image_save_manifest(save, false), error;
 
     if (status != CLI_OK)
         return status;

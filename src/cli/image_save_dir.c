@@ -73,9 +73,9 @@ int image_save_fail(const struct image_save *save, const char *name, int error)
     return CLI_FAILURE;
 }
 
-int image_save_manifest(const struct image_save *save, const char *name)
+int image_save_manifest(const struct image_save *save, bool unfinished)
 {
-    bool unfinished = strcmp(name, IMAGE_UNFINISHED) == 0;
+    const char *name = unfinished ? IMAGE_UNFINISHED : IMAGE_MANIFEST;
     SCOPED_FREE char *text = NULL;
     size_t text_bytes;
     int error = image_manifest_encode(&save->made.manifest, unfinished, &text, &text_bytes);
@@ -212,7 +212,7 @@ static int prepare_file(const struct image_save *save, size_t file, uint64_t *pr
  * the directory as an image. Until then the older image is whole, also after a failure. */
 static int prepare_begin(struct image_save *save)
 {
-    int status = image_save_manifest(save, IMAGE_UNFINISHED), error;
+    int status = image_save_manifest(save, true), error;
 
     if (status != CLI_OK)
         return status;
