@@ -2,7 +2,6 @@
 #include "triton/identity.h"
 
 #include "base/array.h"
-#include "base/file_io.h"
 #include "triton/opener_message.h"
 
 #include <errno.h>
@@ -100,21 +99,29 @@ static int check_file(int fd, const char *path, struct failure *failure)
 int identity_read_tokens(const char *path, struct identity_tokens **tokens, struct failure *failure)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    SCOPED_FILE FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
     struct identity_tokens *new;
+    FILE *file;
     int error;
 
     if (fd < 0)
         return failure_set(failure, -errno, "%s: %s", path, strerror(errno));
-    if (!file) {
+    error = check_file(fd, path, failure);
+    if (error) {
         close(fd);
+        return error;
+    }
+    new = calloc(1, sizeof *new);
+    file = fdopen(fd, "r");
+    if (!new || !file) {
+        if (file)
+            fclose(file);
+        else
+            close(fd);
+        free(new);
         return failure_no_memory(failure);
     }
-    error = check_file(fd, path, failure);
-    if (error)
-        return error;
-    new = calloc(1, sizeof *new);
-    error = new ? read_lines(file, path, new, failure) : failure_no_memory(failure);
+    error = read_lines(file, path, new, failure);
+    fclose(file);
     if (error) {
         identity_free_tokens(new);
         return error;
