@@ -28,7 +28,8 @@ void thread_init_condition(pthread_cond_t *condition);
 /* Counts the processors that this process may use; at least 1. */
 unsigned thread_count_processors(void);
 
-/* Holds the mutex until the block ends. */
+/* Holds the mutex until the block ends. A function can have one: a second in an inner block would
+ * shadow it. */
 #define SCOPED_LOCK(mutex) SCOPED(thread_unlock) pthread_mutex_t *locked_here = thread_lock(mutex)
 
 static inline pthread_mutex_t *thread_lock(pthread_mutex_t *mutex)

@@ -15,7 +15,7 @@
 #define PATH_BYTES 64
 #define COMM_BYTES 32
 
-/* Of the file system of a mount. */
+/* Counts the lines that map files of a mount. */
 static uint64_t count_line(const void *context, const char *line)
 {
     const struct mount *mount = context;

@@ -61,7 +61,8 @@ struct save_value {
     char *bytes; /* after the fetch; the caller frees them */
 };
 
-/* save_value.c: finds the long value of a safetensors file. False: the entry is none. */
+/* save_value.c: finds the long value of a safetensors file. False if the entry
+ * has no long value. */
 bool save_find_value(const struct save *save, const struct gmsfs_layout_entry *entry,
                      struct save_value *value);
 int save_fetch_value(struct save *save, struct save_value *value);

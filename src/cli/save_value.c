@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The value of a file that lies in the store's memory, for no entry has room for it. */
+/* The value of a file that lies in the store's memory, because it is too long for an entry. */
 #include "base/failure.h"
 #include "cli/save.h"
 

@@ -80,7 +80,8 @@ static int compare_keys(const void *left, const void *right)
     return memcmp(a->text, b->text, a->bytes);
 }
 
-/* Sorts the keys: a user chooses them, and comparing each with all takes a recovery's time. */
+/* Sorts the keys: a user chooses them, and comparing each with all others would delay a worker's
+ * start. */
 static bool has_repeated(struct key *keys, size_t count)
 {
     qsort(keys, count, sizeof *keys, compare_keys);
