@@ -17,7 +17,7 @@
 #define CORE_BUDGET_BYTES   64u
 #define CORE_HISTORY_EVENTS 256u /* a new one overwrites the oldest */
 
-/* The types of events, with their names in lines. */
+/* The types of events, as CORE_EVENT_ and the first word, with their names in lines. */
 #define CORE_EVENT_LIST(F)                                                                         \
     F(STORE_CREATED, "store_created")                                                              \
     F(STORE_REMOVED, "store_removed")                                                              \
