@@ -36,10 +36,9 @@ static int clear_explain(const char *path, bool is_mount, int error)
             "a mount; run this as one of them, or name stores that are yours",
             path);
     case -ENODEV:
-        return cli_error(
-            "%s: its device is lost, with all its bytes; unmount it, and mount again when "
-            "the device is back",
-            path);
+        return cli_error("%s: its device is lost, with all its bytes; unmount it, and mount again "
+                         "when the device is back",
+                         path);
     case -ENOENT:
         return cli_error("%s: no store of a gmsfs mount; 'gmsfs status' lists the stores", path);
     default:

@@ -133,10 +133,9 @@ static int fence_explain(const struct fence *fence, int error, const struct gmsf
     case -ENOENT:
         return cli_error("%s: it has no store weights to checkpoint", path);
     case -ENODEV:
-        return cli_error(
-            "%s: the mount is drained, and holds nothing; 'gmsfs drain --undo %s' lets it "
-            "serve again",
-            path, path);
+        return cli_error("%s: the mount is drained, and holds nothing; 'gmsfs drain --undo %s' "
+                         "lets it serve again",
+                         path, path);
     case -EOPNOTSUPP:
         return cli_error("%s: its daemon is older than this command, and has no fence; mount again",
                          path);

@@ -381,10 +381,9 @@ static int umount_explain(const struct mount *mount, int error)
             "directory in it, which 'fuser -m %s' shows; 'gmsfs umount -l' detaches it",
             mount->path, mount->path);
     if (error == -EPERM)
-        return cli_error(
-            "%s: cannot unmount: only root and the user that mounted it can; run this as one "
-            "of them",
-            mount->path);
+        return cli_error("%s: cannot unmount: only root and the user that mounted it can; run this "
+                         "as one of them",
+                         mount->path);
     if (error != -ECANCELED)
         return cli_error("%s: cannot unmount: %s", mount->path, strerror(-error));
     return CLI_FAILURE;

@@ -115,8 +115,7 @@ static int web_refuse_listen(const struct web_order *order, int error)
             order->listen, port);
     if (error == EACCES)
         return cli_error(
-            "cannot serve %s: a port below 1024 needs root's rights; give another with "
-            "--listen",
+            "cannot serve %s: a port below 1024 needs root's rights; give another with --listen",
             order->listen);
     if (error == EADDRNOTAVAIL)
         return cli_error(

@@ -18,10 +18,9 @@ int daemon_explain(const char *path, int error)
     switch (error) {
     case -EPIPE:
     case -ECONNRESET:
-        return cli_error(
-            "%s: the daemon is gone: the mount was unmounted, or its daemon died; 'gmsfs "
-            "status' tells",
-            path);
+        return cli_error("%s: the daemon is gone: the mount was unmounted, or its daemon died; "
+                         "'gmsfs status' tells",
+                         path);
     case -ENOENT:
         return cli_error(
             "%s: the mount's socket '.fds' is not there: only a part of a mount was bound "
@@ -71,8 +70,8 @@ int daemon_explain_rights(const char *path, const char *doing)
 {
     char owner[OWNER_BYTES];
 
-    return cli_error("%s: permission denied: only root, the user that mounted it and the store's "
-                     "owner%s can %s; run this as one of them, or let root make you its owner with "
-                     "'chown'",
-                     path, format_owner(path, owner), doing);
+    return cli_error(
+        "%s: permission denied: only root, the user that mounted it and the store's "
+        "owner%s can %s; run this as one of them, or let root make you its owner with 'chown'",
+        path, format_owner(path, owner), doing);
 }

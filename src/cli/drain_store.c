@@ -60,8 +60,7 @@ static int explain(const struct drain_store *drain, int error)
         return daemon_explain_cancelled(drain->path, "the store is open again");
     case -ENOENT:
         return cli_error(
-            "%s: it is no store of a gmsfs mount, or not any more; 'gmsfs status' lists the "
-            "stores",
+            "%s: it is no store of a gmsfs mount, or not any more; 'gmsfs status' lists the stores",
             drain->path);
     case -EINTR:
         cli_error("stopped by a signal (%s); %s is open again", strsignal(signals_get()),

@@ -158,8 +158,7 @@ static int prepare_take_over(struct image_save *save, const struct image_manifes
         return status;
     if (memcmp(before->layout_hash, manifest->layout_hash, DIGEST_BYTES) != 0)
         return cli_error(
-            "%s: has the begun image of another layout (%s, and %s is in %s); --force begins "
-            "anew",
+            "%s: has the begun image of another layout (%s, and %s is in %s); --force begins anew",
             save->dir.path, digest_text(before->layout_hash, was),
             digest_text(manifest->layout_hash, is), save->reader.store);
     if (!prepare_same_sizes(before, manifest))

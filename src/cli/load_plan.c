@@ -25,8 +25,7 @@ static int load_check_tensor(const struct model *model, size_t index, const char
             file, tensor->name, GMSFS_NAME_MAX);
     if (!tensor->is_file && strncmp(tensor->name, FILE_ENTRY_PREFIX, FILE_ENTRY_PREFIX_BYTES) == 0)
         return cli_error(
-            "%s: tensor '%s': its name means something else in a store; rename it in the "
-            "file",
+            "%s: tensor '%s': its name means something else in a store; rename it in the file",
             file, tensor->name);
     if (strlen(value) > GMSFS_VALUE_MAX)
         return cli_error("%s: tensor '%s': its description takes more than %u bytes", file,

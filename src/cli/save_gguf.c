@@ -97,8 +97,7 @@ int save_plan_gguf(struct save *save)
 
     if (!entry || gguf_order_parse(entry->value, entry->value_bytes, &order) != 0)
         return cli_error("%s: %s entry " GGUF_ENTRY
-                         ", which 'gmsfs load' makes of a GGUF file; save it "
-                         "as safetensors",
+                         ", which 'gmsfs load' makes of a GGUF file; save it as safetensors",
                          save->store, entry ? "nothing is understood of its" : "it has no");
     error = gguf_pairs_find(&pairs, order, gguf_find_pair, &save->reader);
     if (error == -EINVAL)

@@ -102,10 +102,9 @@ static int save_plan_head(struct save *save, struct save_file *file, json_t *met
                                         &head_bytes);
 
     if (error == -EFBIG)
-        return cli_error(
-            "%s: the header would have more than the %u bytes that readers accept; choose a "
-            "smaller --shard-size",
-            file->path, SAFETENSORS_MAX_HEADER_BYTES);
+        return cli_error("%s: the header would have more than the %u bytes that readers accept; "
+                         "choose a smaller --shard-size",
+                         file->path, SAFETENSORS_MAX_HEADER_BYTES);
     return error ? cli_out_of_memory() : save_plan_parts(save, file, head, head_bytes);
 }
 
@@ -119,9 +118,9 @@ static int save_plan_shards(struct save *save)
         shards++;
     } while (first < count);
     if (shards > SAFETENSORS_MAX_FILES)
-        return cli_error("%s: %zu files would be made, and a model has at most %u; choose a larger "
-                         "--shard-size",
-                         save->path, shards, SAFETENSORS_MAX_FILES);
+        return cli_error(
+            "%s: %zu files would be made, and a model has at most %u; choose a larger --shard-size",
+            save->path, shards, SAFETENSORS_MAX_FILES);
     save->files = calloc(shards + 1, sizeof(*save->files));
     if (!save->files)
         return cli_out_of_memory();

@@ -55,10 +55,9 @@ int status_pool_select(struct status_look *look)
     }
     if (found)
         return CLI_OK;
-    return cli_error(
-        "%s: no mount that was looked at has a pool of this name; its file 'pools' lists those "
-        "there are",
-        look->pool);
+    return cli_error("%s: no mount that was looked at has a pool of this name; its file 'pools' "
+                     "lists those there are",
+                     look->pool);
 }
 
 /* ---- text ----------------------------------------------------------------------------------- */

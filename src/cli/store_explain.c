@@ -106,14 +106,14 @@ static const char *find_explanation(int error)
 int store_explain(const char *path, const char *doing, int error)
 {
     if (error == -ENOLCK)
-        return cli_error("cannot %s: %s: not in a writer's session; run it as 'gmsfs run -w %s -- "
-                         "COMMAND'",
-                         doing, path, path);
+        return cli_error(
+            "cannot %s: %s: not in a writer's session; run it as 'gmsfs run -w %s -- COMMAND'",
+            doing, path, path);
     if (error == -EIO)
         return cli_error(
             "cannot %s: %s: its bytes may be damaged after an error of the GPU ('device' "
-            "in the mount names it); load it again, or 'gmsfs clear-suspect %s' if it is "
-            "known to be sound",
+            "in the mount names it); load it again, or 'gmsfs clear-suspect %s' if it is known to "
+            "be sound",
             doing, path, path);
     if (error == -ENAMETOOLONG)
         return cli_error(

@@ -54,8 +54,8 @@ int store_say_too_many(const char *path, size_t count, const char *way_out)
 {
     return cli_error(
         "%s: no room for %zu allocation%s: the store has as many as it may, or its daemon as "
-        "many open files, of which each takes one; %s with a larger limit of those (ulimit "
-        "-Hn, LimitNOFILE=)",
+        "many open files, of which each takes one; %s with a larger limit of those (ulimit -Hn, "
+        "LimitNOFILE=)",
         path, count, count == 1 ? "" : "s", way_out);
 }
 

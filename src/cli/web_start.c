@@ -24,8 +24,7 @@ static int web_refuse_user(const char *name)
 {
     return cli_error(
         "there is no user '%s' for the server; make one ('useradd --system "
-        "--shell /usr/sbin/nologin %s'), name another with --user, or start it as an ordinary "
-        "user",
+        "--shell /usr/sbin/nologin %s'), name another with --user, or start it as an ordinary user",
         name, name);
 }
 
