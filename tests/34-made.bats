@@ -354,6 +354,25 @@ EOF
     grep -q more "$F"
 }
 
+@test "a GGUF file has values of an allocation in any order of their offsets" {
+    start
+    F=$W/files/model.gguf
+    exec 9<>"$W/lock"
+    head -c 300000 /dev/urandom >"$W/allocations/a"
+    put_tensor tensor a 0 '{"dtype":"torch.int8","shape":[10]}'
+    local keys='"k0"'
+    put_tensor gguf:k0 a 299000 '{"bytes":1000,"format":"gguf"}'
+    for i in {1..60}; do
+        keys+=",\"k$i\""
+        put_tensor "gguf:k$i" a $((i % 3 ? 200000 - 100 * i : 4000 * i)) '{"bytes":70,"format":"gguf"}'
+    done
+    put_tensor __gguf__ - 0 "{\"alignment\":32,\"keys\":[$keys],\"version\":3}"
+    echo 1 >"$W/commit"
+    exec 9>&-
+    assert_eq "$(reason)" model.gguf info
+    same_as_saved
+}
+
 @test "a GGUF file of a store in GPU memory has the same bytes" {
     fake_gpus 'devices 1' 'memory 256' 'lazy 1'
     start size=256M
