@@ -167,7 +167,8 @@ kill_with_worker() { # PID
     start_gated
     exec 5<>"$W/lock"
     hold_transfer
-    spawn bash -c 'echo 1 >"$1/abort"' _ "$W"
+    spawn bash -c 'exec 3>"$1/abort" && echo open && echo 1 >&3' _ "$W"
+    wait_until 5 said "$SPAWNED" open
     wait_until 5 is_blocked "$SPAWNED"
     assert_state weights RW
     kill_with_worker "$SPAWNED"
