@@ -118,12 +118,16 @@ static void end_freeing(struct job *job)
         journal_trim(snapshot->journal);
 }
 
-/* Frees a gigabyte in a tenth of a second: not on the loop. */
+/* Frees a gigabyte in a tenth of a second: not on the loop. Keeps out of SERVICE_POOL_FREE, where a
+ * job may hang on a disk: no snapshot begins before this job ends. */
 static void free_former(struct snapshot *snapshot)
 {
+    enum service_pool pool =
+        room_is_short(snapshot->room) ? SERVICE_POOL_MEMORY : SERVICE_POOL_COMPUTE;
+
     snapshot->freeing = (struct job){.run = run_freeing, .done = end_freeing};
     snapshot->is_freeing = true;
-    if (helpers_submit(snapshot->helpers, SERVICE_POOL_FREE, &snapshot->freeing) == 0)
+    if (helpers_submit(snapshot->helpers, pool, &snapshot->freeing) == 0)
         return;
     run_freeing(&snapshot->freeing);
     end_freeing(&snapshot->freeing);

@@ -4,7 +4,8 @@
  *
  * A child of the worker has a copy of the state at the moment of the fork, encodes and writes it,
  * and ends; only the fork delays the loop. A helper frees the memory of the former snapshot,
- * and no other snapshot begins before. If a snapshot fails, the journal grows until the next try,
+ * and no other snapshot begins before; jobs that free other memory, which may hang on a disk, do
+ * not delay it. If a snapshot fails, the journal grows until the next try,
  * and each failure in a row doubles the wait for it. One thread: the loop's.
  *
  * When nothing has been written for a while, the journal frees the memory that it took in busier

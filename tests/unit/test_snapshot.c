@@ -63,6 +63,7 @@ static void begin(void)
     ledger = calloc(1, sizeof *ledger);
     require(ledger && helpers_new(loop, ledger, &helpers) == 0);
     helpers_bound(helpers, SERVICE_POOL_FREE, 1);
+    helpers_bound(helpers, SERVICE_POOL_COMPUTE, 1);
     snapshot_init(&snapshot, loop, helpers, journal, NULL);
     forks = 0;
     forks_well = false;
@@ -159,13 +160,14 @@ static void pass_gate(struct job *job)
     is_through = true;
 }
 
-TAP_TEST(a_helper_frees_the_former_snapshot_before_the_next_one_begins)
+/* Makes a snapshot while the only thread of the pool is held up by this job. */
+static void begin_behind(enum service_pool pool, struct job *before)
 {
-    struct job before = {.run = run_at_gate, .done = pass_gate};
-
+    *before = (struct job){.run = run_at_gate, .done = pass_gate};
+    is_through = false;
     begin();
     require(sem_init(&gate, 0, 0) == 0);
-    require(helpers_submit(helpers, SERVICE_POOL_FREE, &before) == 0);
+    require(helpers_submit(helpers, pool, before) == 0);
     forks_well = true;
     while (journal_get_numbers(journal).bytes <= KEPT_BYTES)
         publish_much();
@@ -173,6 +175,13 @@ TAP_TEST(a_helper_frees_the_former_snapshot_before_the_next_one_begins)
     forks_well = false;
     while (journal_get_numbers(journal).snapshots == 0)
         loop_turn(loop, 1000);
+}
+
+TAP_TEST(a_helper_frees_the_former_snapshot_before_the_next_one_begins)
+{
+    struct job before;
+
+    begin_behind(SERVICE_POOL_COMPUTE, &before);
     check(memory_of(files.transactions[0]) > KEPT_BYTES);
     step();
     check_int(forks, 1);
@@ -182,6 +191,24 @@ TAP_TEST(a_helper_frees_the_former_snapshot_before_the_next_one_begins)
     check_int(memory_of(files.transactions[0]), KEPT_BYTES);
     step();
     check_int(forks, 2);
+    sem_destroy(&gate);
+    end();
+}
+
+TAP_TEST(a_hung_job_that_frees_memory_holds_up_no_snapshot)
+{
+    struct job hung;
+
+    begin_behind(SERVICE_POOL_FREE, &hung);
+    for (unsigned turns = 0; snapshot.is_freeing && turns < 10; turns++)
+        loop_turn(loop, 1000);
+    check(!snapshot.is_freeing && !is_through);
+    publish_much();
+    step();
+    check_int(forks, 2);
+    sem_post(&gate);
+    while (!is_through)
+        loop_turn(loop, 1000);
     sem_destroy(&gate);
     end();
 }
