@@ -52,8 +52,8 @@ struct piece_table {
     bool is_looking;                               /* a job looks */
     uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* being freed in the other tiers */
     size_t doomed; /* pieces without jobs, to be freed at the end of the step */
-    struct piece *leaving, *last_leaving; /* out of the table, and not in a job yet */
-    size_t in_jobs;                       /* pieces that jobs free */
+    struct piece *leaving, *last_leaving;   /* out of the table, and not in a job yet */
+    unsigned free_jobs[SERVICE_POOL_COUNT]; /* jobs that free pieces */
 };
 
 /* piece.c */

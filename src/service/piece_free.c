@@ -30,11 +30,13 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
  * several threads, and waiters for memory hear of it soon. */
 #define FREE_BATCH       64u
 #define FREE_BATCH_BYTES (UINT64_C(256) << 20)
-/* Pieces in jobs beyond which doomed ones wait for the end of a job, so that no step is long. */
-#define FREE_MOST 512u
+/* Jobs of a pool beyond which doomed pieces wait for the end of one, so that no step is long. Jobs
+ * of SERVICE_POOL_FREE that hang delay no piece whose memory a client waits for. */
+#define FREE_MOST_JOBS 8u
 
 struct free_job {
     struct task task; /* first */
+    enum service_pool pool;
     uint64_t bytes;
     size_t count;
     struct piece *pieces[FREE_BATCH];
@@ -183,14 +185,16 @@ static void finish_free(struct service *s, struct free_job *freeing)
         discharge(s, piece);
         free(piece);
     }
-    s->pieces.in_jobs -= freeing->count;
     service_note_memory(s);
 }
 
 static void end_free(struct service *s, struct task *task)
 {
-    finish_free(s, (struct free_job *)task);
-    free(task);
+    struct free_job *freeing = (struct free_job *)task;
+
+    s->pieces.free_jobs[freeing->pool]--;
+    finish_free(s, freeing);
+    free(freeing);
 }
 
 /* Returns true if a client may be waiting for memory: then freeing is as urgent as the request. */
@@ -200,20 +204,25 @@ static bool may_be_urgent(const struct service *s)
            s->brief.freeing;
 }
 
+static enum service_pool choose_pool(const struct service *s)
+{
+    return may_be_urgent(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE;
+}
+
 void piece_free_gathered(struct service *s)
 {
     struct free_job *freeing = s->pieces.gathered;
     if (!freeing)
         return;
     s->pieces.gathered = NULL;
-    service_submit_or_run(s, may_be_urgent(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE,
-                          &freeing->task);
+    freeing->pool = choose_pool(s);
+    s->pieces.free_jobs[freeing->pool]++;
+    service_submit_or_run(s, freeing->pool, &freeing->task);
 }
 
 void piece_free(struct service *s, struct piece *piece)
 {
     struct free_job *freeing = s->pieces.gathered;
-    s->pieces.in_jobs++;
     piece_count_spooled(s, piece, 0);
     piece_count_freeing(s, piece);
     if (!freeing) {
@@ -253,7 +262,7 @@ void piece_free_doomed(struct service *s)
     if (pieces->doomed > 0)
         idvec_remove_if(&pieces->all, take_doomed, pieces);
     pieces->doomed = 0;
-    while (pieces->in_jobs < FREE_MOST && (piece = pieces->leaving)) {
+    while (pieces->free_jobs[choose_pool(s)] < FREE_MOST_JOBS && (piece = pieces->leaving)) {
         pieces->leaving = piece->next_leaving;
         piece_free(s, piece);
     }

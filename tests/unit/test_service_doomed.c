@@ -4,8 +4,9 @@
 
 #include "service/service_internal.h"
 
-#define BATCH  64u  /* piece_free.c's FREE_BATCH */
-#define MOST   512u /* and FREE_MOST */
+#define BATCH  64u /* piece_free.c's FREE_BATCH */
+#define JOBS   8u  /* and FREE_MOST_JOBS */
+#define MOST   (JOBS * BATCH)
 #define PIECES (MOST + 4 * BATCH)
 
 static void begin_with_pieces(void)
@@ -45,6 +46,23 @@ TAP_TEST(many_pieces_are_freed_in_slices_each_in_a_step_of_its_own)
     }
     run_deferred();
     check_int(submitted[SERVICE_POOL_FREE], PIECES / BATCH);
-    check(!service->pieces.freeing && service->pieces.in_jobs == 0);
+    check(!service->pieces.freeing && service->pieces.free_jobs[SERVICE_POOL_FREE] == 0);
+    service_end();
+}
+
+TAP_TEST(hung_jobs_hold_up_no_piece_whose_memory_a_client_waits_for)
+{
+    begin_with_pieces();
+    doom_all();
+    defers = true;
+    settle_step();
+    check_int(submitted[SERVICE_POOL_FREE], JOBS);
+    service->brief.freeing = (struct brief_wait *)1; /* a client waits */
+    piece_free_doomed(service);
+    service->brief.freeing = NULL;
+    check_int(submitted[SERVICE_POOL_FREE], JOBS);
+    check_int(submitted[SERVICE_POOL_MEMORY], PIECES / BATCH - JOBS);
+    run_deferred();
+    check_int(service->pieces.free_jobs[SERVICE_POOL_MEMORY], 0);
     service_end();
 }
