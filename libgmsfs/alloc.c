@@ -64,6 +64,10 @@ int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
     if (error)
         return error;
     error = gfs_alloc(handle, &alloc);
+    if (error == -EINVAL && flags & GMSFS_ALLOC_EXACT) { /* an older daemon does not know it */
+        alloc.flags &= ~GMSFS_ALLOC_EXACT;
+        error = gfs_alloc(handle, &alloc);
+    }
     gfs_leave(handle);
     if (!error && first_slot)
         *first_slot = alloc.slot;
