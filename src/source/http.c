@@ -219,7 +219,7 @@ static int text_get(struct http *http, const struct http_target *target, const c
         error =
             http_attempt(http, flow, target, target->url, lines, &tries, &passes, into->failure);
         flow_end(flow);
-    } while (error && passes && http_wait(http, &tries, 0, &error));
+    } while (error && passes && !into->is_head && http_wait(http, &tries, 0, &error));
     if (reply) {
         *reply = flow->reply;
         flow->reply = (struct http_reply){0};

@@ -93,8 +93,8 @@ void http_cancel(struct http *http);
 int http_get_text(struct http *http, const struct http_target *target, size_t most_bytes,
                   char **text, size_t *bytes, struct http_reply *reply, struct failure *failure);
 
-/* Gets the headers of an address alone, by a HEAD. reply: as for http_get_text, also after an
- * error. */
+/* Gets the headers of an address alone, by one HEAD, which is not tried again. reply: as for
+ * http_get_text, also after an error; its status is 0 if there was no answer. */
 int http_get_head(struct http *http, const struct http_target *target, struct http_reply *reply,
                   struct failure *failure);
 

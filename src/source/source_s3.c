@@ -6,6 +6,7 @@
  */
 #include "source/source_remote.h"
 
+#include "base/log.h"
 #include "base/scope.h"
 #include "source/s3_config.h"
 #include "source/s3_list.h"
@@ -34,6 +35,7 @@ struct s3 {
     struct remote remote; /* the first member */
     struct s3_config config;
     struct s3_auth get, head;
+    atomic_bool refuses_heads; /* a HEAD failed: its server is not asked again */
 };
 
 /* ---- credentials ----------------------------------------------------------------------------- */
@@ -150,24 +152,40 @@ static char *join_key(const char *place, const char *name)
     return joined;
 }
 
-/* Asks for the sums of an object whose ETag is none, such as one that was sent in parts: ranges do
- * not tell them. A server that refuses the question promises nothing. */
-static void ask_for_sum(const struct s3 *s3, const struct source_item *item, const char *url,
-                        const struct http_reply *first, struct source_sum *sum)
+/* Returns true if a server answers so where it has no checksums, or does not tell them. */
+static bool is_refusal(unsigned status)
+{
+    return status == 400 || status == 403 || status == 404 || status == 405 || status == 501;
+}
+
+/* Asks for the sums of an object whose ETag is no MD5, such as one that was sent in parts: ranges
+ * do not tell them. A server that refuses the question promises nothing. After another failure it
+ * is not asked again, so that a silent server costs one timeout. -ENOMEM, -ECANCELED. */
+static int ask_for_sum(struct s3 *s3, const struct source_item *item, const char *url,
+                       const struct http_reply *first, struct source_sum *sum)
 {
     const struct http_target target = {url, &s3->head.auth};
     char etag[ETAG_BYTES], etag_before[ETAG_BYTES];
     struct http_reply reply = {0};
     struct failure failure;
     uint64_t bytes;
-    bool is_same = http_get_head(s3->remote.http, &target, &reply, &failure) == 0 &&
-                   http_reply_get_length(&reply, &bytes) && bytes == item->file.size_bytes;
+    if (atomic_load(&s3->refuses_heads))
+        return 0;
+    int error = http_get_head(s3->remote.http, &target, &reply, &failure);
+    bool is_same =
+        error == 0 && http_reply_get_length(&reply, &bytes) && bytes == item->file.size_bytes;
 
+    if (error && error != -ENOMEM && error != -ECANCELED && !is_refusal(reply.status) &&
+        !atomic_exchange(&s3->refuses_heads, true))
+        log_warning("%s: it and further files are loaded without S3's checksums, for which the "
+                    "server could not be asked: %s",
+                    item->file.shown, failure.text);
     http_reply_get(first, "ETag", etag_before, sizeof(etag_before));
     http_reply_get(&reply, "ETag", etag, sizeof(etag));
     if (is_same && strcmp(etag, etag_before) == 0)
         s3_sum_of_headers(&reply, sum);
     http_reply_free(&reply);
+    return error == -ENOMEM || error == -ECANCELED ? error : 0;
 }
 
 static int s3_add_file(void *state, struct source_item *item, struct failure *failure)
@@ -178,7 +196,7 @@ static int s3_add_file(void *state, struct source_item *item, struct failure *fa
     SCOPED_FREE char *url = NULL;
     struct http_reply reply = {0};
     struct source_sum sum;
-    int error = copy_bucket(item->place, bucket, failure);
+    int error = copy_bucket(item->place, bucket, failure), sum_error = 0;
 
     if (error)
         return error;
@@ -189,10 +207,12 @@ static int s3_add_file(void *state, struct source_item *item, struct failure *fa
         return source_fail(failure, -ENOMEM, item->file.shown, "out of memory");
     error = remote_add(&s3->remote, item, url, &s3->get.auth, &reply, failure);
     if (error == 0 && !s3_sum_of_etag(&reply, &sum) && !(item->flags & SOURCE_NO_SUM))
-        ask_for_sum(s3, item, url, &reply, &sum);
-    if (error == 0 && remote_promise(item, &sum) != 0) {
+        sum_error = ask_for_sum(s3, item, url, &reply, &sum);
+    if (error == 0 && !sum_error)
+        sum_error = remote_promise(item, &sum);
+    if (sum_error) {
         remote_drop(s3, item);
-        error = source_fail(failure, -ENOMEM, item->file.shown, "out of memory");
+        error = source_fail(failure, sum_error, item->file.shown, "%s", strerror(-sum_error));
     }
     http_reply_free(&reply);
     return error;
