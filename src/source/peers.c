@@ -231,8 +231,16 @@ static size_t choose(const struct peers *peers, uint64_t now_ms, uint64_t taken)
     return best;
 }
 
-/* Returns a bit for each peer without a preference: it has the contents from the begin, or is much
- * slower than one that has. */
+/* Returns true if the peer sends before those that had the contents from the begin. fastest_ms: of
+ * a piece of these. */
+static bool is_preferred(const struct peer *peer, uint64_t fastest_ms)
+{
+    if (!peer->has_lacked || peer->has_failed)
+        return false;
+    return peer->piece_ms == 0 ? peer->open == 0 : peer->piece_ms <= PEERS_SLOW * fastest_ms;
+}
+
+/* Returns a bit for each peer without a preference. */
 static uint64_t find_old(const struct peers *peers)
 {
     uint64_t old = 0, fastest_ms = UINT64_MAX / PEERS_SLOW;
@@ -244,9 +252,48 @@ static uint64_t find_old(const struct peers *peers)
             fastest_ms = least(fastest_ms, peer->piece_ms);
     }
     for (size_t i = 0; i < peers->count; i++)
-        if (!peers->peer[i].has_lacked || peers->peer[i].piece_ms > PEERS_SLOW * fastest_ms)
+        if (!is_preferred(&peers->peer[i], fastest_ms))
             old |= (uint64_t)1 << i;
     return old;
+}
+
+/* Returns a bit for each new peer that has a piece, and has sent none since one failed. */
+static uint64_t find_probed(const struct peers *peers)
+{
+    uint64_t probed = 0;
+
+    for (size_t i = 0; i < peers->count; i++) {
+        const struct peer *peer = &peers->peer[i];
+
+        if (peer->has_lacked && peer->open > 0 && (peer->piece_ms == 0 || peer->has_failed))
+            probed |= (uint64_t)1 << i;
+    }
+    return probed;
+}
+
+/* Returns how long to wait for the first piece of a new peer before an old one is used: 0 if none
+ * is on its way, or for too long. */
+static uint64_t probe_ms(const struct peers *peers, uint64_t now_ms)
+{
+    uint64_t wait_ms = 0;
+
+    for (size_t i = 0; i < peers->count; i++) {
+        const struct peer *peer = &peers->peer[i];
+
+        if (peer->open > 0 && peer->state == PEER_HAS && peer->probe_ms > now_ms)
+            wait_ms = peer->probe_ms - now_ms;
+    }
+    return wait_ms;
+}
+
+static size_t begin_piece(struct peers *peers, size_t index, uint64_t now_ms)
+{
+    struct peer *peer = &peers->peer[index];
+
+    peer->open++;
+    if (peer->probe_ms == 0 && peer->has_lacked)
+        peer->probe_ms = now_ms + PEERS_PROBE_MS;
+    return index;
 }
 
 size_t peers_next(struct peers *peers, uint64_t now_ms, size_t avoid, uint64_t *wait_ms)
@@ -254,15 +301,18 @@ size_t peers_next(struct peers *peers, uint64_t now_ms, size_t avoid, uint64_t *
     const uint64_t avoided = avoid == PEERS_NONE ? 0 : (uint64_t)1 << avoid;
     size_t best = choose(peers, now_ms, avoided | find_old(peers));
 
+    *wait_ms = best == PEERS_NONE ? probe_ms(peers, now_ms) : 0;
+    if (*wait_ms > 0)
+        return PEERS_NONE;
+    if (best == PEERS_NONE)
+        best = choose(peers, now_ms, avoided | find_probed(peers));
     if (best == PEERS_NONE)
         best = choose(peers, now_ms, avoided);
     if (best == PEERS_NONE)
         best = choose(peers, now_ms, 0);
+    if (best != PEERS_NONE)
+        return begin_piece(peers, best, now_ms);
     *wait_ms = PEERS_MOST_PAUSE_MS;
-    if (best != PEERS_NONE) {
-        peers->peer[best].open++;
-        return best;
-    }
     for (size_t i = 0; i < peers->count; i++) {
         const struct peer *peer = &peers->peer[i];
 
@@ -302,6 +352,7 @@ static void note_good(struct peers *peers, struct peer *peer, uint64_t began_ms,
     if (took_ms <= punctual_ms(peers))
         peers->late = 0;
     peer->failed = peer->wrong = peer->full = 0;
+    peer->has_failed = false;
     peer->piece_ms =
         peer->piece_ms == 0 ? took_ms : (peer->piece_ms * (AVERAGE_OF - 1) + took_ms) / AVERAGE_OF;
     if (peer->most < UINT_MAX && ++peer->good >= GOOD_BEFORE_ONE_MORE) {
@@ -334,9 +385,12 @@ void peers_end(struct peers *peers, size_t index, uint64_t began_ms, uint64_t no
     struct peer *peer = &peers->peer[index];
 
     peer->open--;
+    peer->probe_ms = least(peer->probe_ms, now_ms);
     peer->is_full = result == PEER_FULL;
     if (result == PEER_GOOD)
         note_good(peers, peer, began_ms, now_ms);
+    else if (!is_refusal(result))
+        peer->has_failed = true;
     if (result == PEER_LATE)
         note_late(peers, peer, began_ms, now_ms);
     if (peer->state != PEER_HAS)

@@ -13,8 +13,10 @@
  *  - Of the peers that have the contents and may be used now, the PEERS_USED that answered fastest
  *    are used; among these, pieces go where they are expected soonest. The others are spares.
  *  - Peers that got the contents since the first question send before those that had them: so a
- *    fleet that begins at once spares its source. A peer whose pieces take PEERS_SLOW times as long
- *    as those of an older one has no such preference.
+ *    fleet that begins at once spares its source. Such a new peer sends one piece alone until it
+ *    has sent one; older peers are used meanwhile, but not for the first PEERS_PROBE_MS. It loses
+ *    the preference when a piece of it fails, until it has sent another, and while its pieces take
+ *    PEERS_SLOW times as long as those of an older one.
  *  - A puller begins when fewer peers are in the hands of a writer than have the contents, or
  *    PEERS_USED have them. Before it looks, it waits a random part of peers_spread_ms().
  *  - A peer that fails is left for a growing time, then asked again whether it has the contents.
@@ -50,6 +52,7 @@
 #define PEERS_MOST_PAUSE_MS      30000u
 #define PEERS_MOST_LACK_MS       2000u  /* until a peer without the contents is asked again */
 #define PEERS_MOST_RETRY_MS      60000u /* that a full peer may ask for */
+#define PEERS_PROBE_MS           4000u  /* for the first piece of a new peer */
 #define PEERS_SPREAD_MS          128u   /* for each peer without the contents */
 
 enum peer_state {
@@ -75,6 +78,7 @@ enum peer_result {
 struct peer {
     enum peer_state state;
     uint64_t until_ms;   /* earliest time of the next request */
+    uint64_t probe_ms;   /* others wait until then for its first piece; 0: it is not new */
     uint64_t answer_ms;  /* duration of its last answer */
     uint64_t piece_ms;   /* average duration of a piece; 0: none has come */
     unsigned open, most; /* pieces now, and at most */
@@ -82,6 +86,7 @@ struct peer {
     unsigned failed;     /* in a row */
     unsigned wrong;      /* the same */
     unsigned full;       /* refusals since it sent a piece or answered */
+    bool has_failed;     /* a piece of it failed since it sent one */
     bool has_answered;   /* its first question has ended */
     bool is_full;        /* its last result was PEER_FULL */
     bool is_written;     /* its last answer was PEER_WRITTEN */

@@ -254,11 +254,40 @@ TAP_TEST(a_peer_that_got_the_contents_since_sends_before_one_that_had_them)
     now += 60000;
     check_int(peers_next_ask(&peers, now, &wait_ms), 1);
     peers_answered(&peers, 1, now, now + 500, PEER_GOOD, 0);
+    check_int(next(PEERS_NONE), 1);
+    check_int(next(PEERS_NONE), PEERS_NONE); /* its first piece is waited for */
+    check_int(wait_ms, PEERS_PROBE_MS);
+    end(1, 10, PEER_GOOD);
     for (size_t i = 0; i < 8; i++)
         check_int(next(PEERS_NONE), 1);
     check_int(next(1), 0); /* it failed with this piece */
     end(1, 10, PEER_FULL);
     check_int(next(PEERS_NONE), 0); /* it takes no more */
+}
+
+TAP_TEST(new_peers_that_send_no_piece_cost_a_thread_each_for_one_deadline)
+{
+    begin_with(3, 1, PEER_GOOD, PEER_LACKS);
+    now += 60000;
+    answer_all(PEER_GOOD);
+    check_int(next(PEERS_NONE), 1);
+    check_int(next(PEERS_NONE), 2);
+    check_int(next(PEERS_NONE), PEERS_NONE);
+    now += PEERS_PROBE_MS;
+    for (size_t i = 0; i < 6; i++)
+        check_int(next(PEERS_NONE), 0);
+    end(0, 500, PEER_GOOD); /* slower than a piece that has not come is expected */
+    check_int(next(PEERS_NONE), 0);
+    now += PEERS_FIRST_DEADLINE_MS;
+    end(1, PEERS_FIRST_DEADLINE_MS, PEER_LATE);
+    end(2, 100, PEER_DEAD);
+    now += 60000;
+    answer_all(PEER_GOOD); /* they have the contents again, but no preference */
+    check_int(next(1), 2);
+    check_int(next(2), 0);
+    end(2, 10, PEER_GOOD);
+    for (size_t i = 0; i < 4; i++)
+        check_int(next(PEERS_NONE), 2);
 }
 
 TAP_TEST(a_newer_peer_that_is_much_slower_is_one_of_all)
