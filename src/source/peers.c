@@ -118,11 +118,14 @@ void peers_answered(struct peers *peers, size_t index, uint64_t began_ms, uint64
     peer->has_answered = true;
     peer->is_full = result == PEER_FULL;
     peer->is_written = result == PEER_WRITTEN;
+    if (peer->is_written && peer->written_ms == 0)
+        peer->written_ms = now_ms;
     peer->has_lacked |= is_without(result);
+    if (result == PEER_GOOD || is_without(result))
+        peer->full = 0;
     if (result == PEER_GOOD) {
         peer->state = PEER_HAS;
         peer->until_ms = 0;
-        peer->full = 0;
         peer->answer_ms = now_ms - began_ms;
         return;
     }
@@ -158,34 +161,45 @@ uint64_t peers_spread_ms(const struct peers *peers)
 
 void peers_look(struct peers *peers, uint64_t now_ms)
 {
-    for (size_t i = 0; i < peers->count; i++)
-        if (peers->peer[i].state == PEER_NEW && peers->peer[i].has_lacked)
-            peers->peer[i].until_ms = now_ms;
+    for (size_t i = 0; i < peers->count; i++) {
+        struct peer *peer = &peers->peer[i];
+
+        if (peer->state == PEER_NEW && peer->has_lacked && peer->full == 0)
+            peer->until_ms = now_ms;
+    }
 }
 
-bool peers_are_looked_at(const struct peers *peers, uint64_t now_ms)
+bool peers_are_looked_at(const struct peers *peers, uint64_t now_ms, bool with_first)
 {
     const size_t askable = count_askable(peers);
-    bool is_asking = false;
+    bool is_asking = false, is_lacked = false;
 
     for (size_t i = 0; i < askable; i++) {
         const struct peer *peer = &peers->peer[i];
 
+        is_lacked |= peer->has_lacked;
         is_asking |=
-            (peer->has_lacked || !peer->has_answered) &&
+            (peer->has_lacked || (with_first && !peer->has_answered)) &&
             (peer->state == PEER_ASKED || (peer->state == PEER_NEW && peer->until_ms <= now_ms));
     }
-    return is_asking;
+    return is_asking && is_lacked;
 }
 
-bool peers_may_begin(const struct peers *peers)
+size_t peers_awaited(const struct peers *peers, uint64_t now_ms, uint64_t most_ms)
 {
     const size_t askable = count_askable(peers);
-    size_t written = 0;
+    size_t written = 0, first = PEERS_NONE;
 
-    for (size_t i = 0; i < askable; i++)
-        written += peers->peer[i].is_written;
-    return written < peers_count_having(peers) || askable == 0;
+    for (size_t i = 0; i < askable; i++) {
+        const struct peer *peer = &peers->peer[i];
+
+        if (!peer->is_written || now_ms - peer->written_ms >= most_ms)
+            continue;
+        written++;
+        if (first == PEERS_NONE)
+            first = i;
+    }
+    return written < peers_count_having(peers) ? PEERS_NONE : first;
 }
 
 /* ---- pieces --------------------------------------------------------------------------------- */

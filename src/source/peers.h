@@ -17,8 +17,9 @@
  *    has sent one; older peers are used meanwhile, but not for the first PEERS_PROBE_MS. It loses
  *    the preference when a piece of it fails, until it has sent another, and while its pieces take
  *    PEERS_SLOW times as long as those of an older one.
- *  - A puller begins when fewer peers are in the hands of a writer than have the contents, or
- *    PEERS_USED have them. Before it looks, it waits a random part of peers_spread_ms().
+ *  - A puller begins when a writer has the stores of fewer peers than have the contents, or
+ *    PEERS_USED have them. Each such peer counts for a bounded time since it was first seen so.
+ *    Before it looks, a puller waits a random part of peers_spread_ms().
  *  - A peer that fails is left for a growing time, then asked again whether it has the contents.
  *  - A full peer gets no more pieces at the same time than it took. One that took none is left
  *    alone as long as it wants. A peer that is shut (drained, in the hands of a writer) is treated
@@ -89,6 +90,7 @@ struct peer {
     bool has_failed;     /* a piece of it failed since it sent one */
     bool has_answered;   /* its first question has ended */
     bool is_full;        /* its last result was PEER_FULL */
+    uint64_t written_ms; /* time of its first PEER_WRITTEN; 0: none */
     bool is_written;     /* its last answer was PEER_WRITTEN */
     bool has_lacked;     /* an answer was PEER_LACKS or PEER_WRITTEN: what it has is new */
 };
@@ -133,12 +135,14 @@ bool peers_may_improve(const struct peers *peers);
 size_t peers_count_having(const struct peers *peers);
 /* Returns the longest wait before the first look: 0 where no peer lacks the contents. */
 uint64_t peers_spread_ms(const struct peers *peers);
-/* Makes the peers that lacked the contents due to be asked. */
+/* Makes the peers that lacked the contents due to be asked, but for full ones. */
 void peers_look(struct peers *peers, uint64_t now_ms);
-/* Returns true while such a question, or the first one of a peer, is due or under way. */
-bool peers_are_looked_at(const struct peers *peers, uint64_t now_ms);
-/* Returns true if the pull may begin, as far as the answers tell. */
-bool peers_may_begin(const struct peers *peers);
+/* Returns true while such a question is due or under way; with_first: or the first one of any peer,
+ * if some peer lacked the contents. */
+bool peers_are_looked_at(const struct peers *peers, uint64_t now_ms, bool with_first);
+/* Returns a peer that the pull waits for before it begins; PEERS_NONE: it may begin, as far as the
+ * answers tell. most_ms: how long a peer whose store a writer has is counted. */
+size_t peers_awaited(const struct peers *peers, uint64_t now_ms, uint64_t most_ms);
 
 /* Bars a peer that lied about more than a piece. */
 void peers_bar(struct peers *peers, size_t peer);

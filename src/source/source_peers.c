@@ -20,10 +20,12 @@
 #define TELL_MS   1000u /* without a node to use, until the failures are told */
 #define THREADS   8u
 
-#define TURN_LOOK_MS      1000u /* for the answers of one look */
-#define TURN_PAUSE_MS     500u  /* between two looks, at least; at most twice as long */
-#define TURN_LEAST_MS     10000u
-#define TURN_BYTES_PER_MS 125000u /* 1 Gb/s */
+#define TURN_LOOK_MS      1000u  /* for the answers of one look */
+#define TURN_PAUSE_MS     500u   /* between two looks, at least; at most twice as long */
+#define TURN_LEAST_MS     10000u /* for a node whose store a writer has */
+#define TURN_MOST_MS      60000u /* the same */
+#define TURN_BYTES_PER_MS 31250u /* a quarter of 1 Gb/s: others use the link, too */
+#define TURN_END_PART     8u     /* of the whole wait: pulls that end it together differ by it */
 
 struct source_peers {
     struct peer_node nodes[PEERS_MAX];
@@ -320,51 +322,57 @@ static void wait_ms_long(struct source_peers *peers, uint64_t ms)
         wait_changed(peers, until_ms - now_ms);
 }
 
-/* Asks the nodes that lacked the contents, and waits for their answers and all first ones. */
-static void look(struct source_peers *peers)
+/* Asks the nodes that lacked the contents, and waits for their answers. with_first: and for all
+ * first answers. */
+static void look(struct source_peers *peers, bool with_first)
 {
     const uint64_t until_ms = clock_now_ms() + TURN_LOOK_MS;
     uint64_t now_ms = clock_now_ms();
 
     peers_look(&peers->plan, now_ms);
     pthread_cond_broadcast(&peers->changed);
-    while (!peers->is_cancelled && now_ms < until_ms && peers_are_looked_at(&peers->plan, now_ms)) {
+    while (!peers->is_cancelled && now_ms < until_ms &&
+           peers_are_looked_at(&peers->plan, now_ms, with_first)) {
         wait_changed(peers, until_ms - now_ms);
         now_ms = clock_now_ms();
     }
 }
 
-static void tell_written(struct source_peers *peers)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-    for (size_t i = 0; i < peers->count; i++)
-        if (peers->plan.peer[i].is_written)
-            tell_failure(peers, i);
+    return a < b ? a : b;
+}
+
+/* Waits while another look finds a node to wait for, each for node_ms, all until until_ms. */
+static void wait_for_written(struct source_peers *peers, uint64_t node_ms, uint64_t until_ms)
+{
+    for (;;) {
+        uint64_t now_ms;
+
+        look(peers, false);
+        now_ms = clock_now_ms();
+        if (peers->is_cancelled || now_ms >= until_ms ||
+            peers_awaited(&peers->plan, now_ms, node_ms) == PEERS_NONE)
+            return;
+        wait_ms_long(peers, TURN_PAUSE_MS + peer_random(TURN_PAUSE_MS));
+    }
 }
 
 void source_peers_take_turn(struct source_peers *peers, uint64_t bytes)
 {
-    const uint64_t patience_ms = PEERS_FULL_PATIENCE * peers->patience_ms;
-    uint64_t most_ms = TURN_LEAST_MS + bytes / TURN_BYTES_PER_MS, spread_ms, until_ms = 0;
-    size_t having = 0;
+    const uint64_t most_ms = PEERS_FULL_PATIENCE * peers->patience_ms;
+    const uint64_t node_ms = least(TURN_LEAST_MS + bytes / TURN_BYTES_PER_MS, TURN_MOST_MS);
+    uint64_t until_ms, spread_ms;
 
-    most_ms = most_ms < patience_ms ? most_ms : patience_ms;
-    pthread_mutex_lock(&peers->lock);
-    look(peers);
-    spread_ms = peers_spread_ms(&peers->plan);
-    spread_ms = spread_ms < most_ms ? spread_ms : most_ms;
+    if (peers->count == 1 || most_ms == 0)
+        return;
+    SCOPED_LOCK(&peers->lock);
+    until_ms = clock_now_ms() + most_ms;
+    until_ms -= peer_random((uint32_t)least(most_ms / TURN_END_PART, UINT32_MAX - 1) + 1);
+    look(peers, true);
+    spread_ms = least(peers_spread_ms(&peers->plan), most_ms);
     wait_ms_long(peers, peer_random((uint32_t)spread_ms + 1));
-    while (look(peers), !peers->is_cancelled && !peers_may_begin(&peers->plan)) {
-        size_t now_having = peers_count_having(&peers->plan);
-
-        if (now_having > having)
-            until_ms = clock_now_ms() + most_ms;
-        having = now_having;
-        if (clock_now_ms() >= until_ms)
-            break;
-        tell_written(peers);
-        wait_ms_long(peers, TURN_PAUSE_MS + peer_random(TURN_PAUSE_MS));
-    }
-    pthread_mutex_unlock(&peers->lock);
+    wait_for_written(peers, least(node_ms, most_ms), until_ms);
 }
 
 /* ---- texts ---------------------------------------------------------------------------------- */

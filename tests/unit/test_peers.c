@@ -304,47 +304,6 @@ TAP_TEST(a_newer_peer_that_is_much_slower_is_one_of_all)
     check_int(next(PEERS_NONE), 0);
 }
 
-TAP_TEST(as_many_pulls_begin_as_peers_have_the_contents)
-{
-    begin_with(6, 1, PEER_GOOD, PEER_LACKS);
-    check_int(peers_spread_ms(&peers), 5 * PEERS_SPREAD_MS);
-    check(peers_may_begin(&peers));
-    peers_look(&peers, now);
-    check(peers_are_looked_at(&peers, now));
-    check_int(peers_next_ask(&peers, now, &wait_ms), 1);
-    peers_answered(&peers, 1, now, now, PEER_WRITTEN, 0);
-    check(!peers_may_begin(&peers));
-    answer_all(PEER_LACKS);
-    check(!peers_are_looked_at(&peers, now));
-    peers_look(&peers, now);
-    check_int(peers_next_ask(&peers, now, &wait_ms), 1);
-    peers_answered(&peers, 1, now, now, PEER_GOOD, 0);
-    check(peers_may_begin(&peers));
-    answer_all(PEER_WRITTEN);
-    check(!peers_may_begin(&peers));
-    now += 60000;
-    for (size_t i = 2; i < 4; i++) {
-        check_int(peers_next_ask(&peers, now, &wait_ms), i);
-        peers_answered(&peers, i, now, now, PEER_GOOD, 0);
-    }
-    check(peers_may_begin(&peers)); /* four have them, whatever the others do */
-    check_int(peers_spread_ms(&peers), 0);
-}
-
-TAP_TEST(one_peer_or_peers_that_are_dead_or_drained_delay_no_begin)
-{
-    begin(1);
-    check_int(peers_spread_ms(&peers), 0);
-    peers_look(&peers, now);
-    check(!peers_are_looked_at(&peers, now));
-    check(peers_may_begin(&peers));
-    begin_with(6, 1, PEER_GOOD, PEER_DEAD);
-    check_int(peers_spread_ms(&peers), 0);
-    check(peers_may_begin(&peers));
-    begin_with(6, 1, PEER_GOOD, PEER_SHUT);
-    check(peers_may_begin(&peers));
-}
-
 TAP_TEST(the_deadline_follows_the_median)
 {
     begin(1);

@@ -37,6 +37,7 @@ struct node {
 
 static struct node nodes[NODES];
 static size_t piece_count;
+static uint64_t turn_ms; /* how long a node whose store has a writer is counted */
 static uint64_t now;
 static uint64_t random_state;
 
@@ -72,7 +73,7 @@ static void take_turn(struct node *node)
 {
     peers_look(&node->peers, now);
     answer(node);
-    if (peers_may_begin(&node->peers)) {
+    if (peers_awaited(&node->peers, now, turn_ms) == PEERS_NONE) {
         node->stage = LOCKS;
         node->at_ms = now + 20 + random_below(180);
     } else {
@@ -166,6 +167,7 @@ static size_t run(unsigned seed, size_t pieces, uint64_t store_ms)
     memset(nodes, 0, sizeof(nodes));
     random_state = seed;
     piece_count = pieces;
+    turn_ms = 10000 + 4 * store_ms < 60000 ? 10000 + 4 * store_ms : 60000;
     nodes[0].stage = SERVES;
     for (size_t i = 0; i < NODES; i++) {
         nodes[i].at_ms = random_below(300);
