@@ -137,7 +137,7 @@ sent() {
     done
     n=$(sent 0)
     printf 'the source sent %s bytes, %s %% of the store\n' "$n" $((100 * n / bytes))
-    ((n <= 4 * bytes)) || fail "the source sent $n bytes of a store of $bytes"
+    ((n >= bytes && n <= 4 * bytes)) || fail "the source sent $n bytes of a store of $bytes"
 }
 
 # ---- faults ------------------------------------------------------------------------------------
