@@ -312,6 +312,10 @@ ends_at_once() {
     assert_match "$output" "this client's own certificate or key cannot be used"
 }
 
+says() { # PID REGEX
+    output_of "$1" | grep -Eq "$2"
+}
+
 # ---- mounts -----------------------------------------------------------------------------------
 
 @test "from mount to mount; two pulls of one store are one, and what is there is not pulled" {
@@ -335,6 +339,24 @@ ends_at_once() {
     cli pull --id "$id" "$M/other" http://127.0.0.1:1/x
     assert_match "$output" 'has the contents .* already'
     assert_eq "$(jq -r .generation "$M/other/info")" 1 generation
+}
+
+@test "a pull says once that it waits for a writer's store, unless --timeout is 0" {
+    local writer
+    make_store weights 100000
+    mkdir "$M/held"
+    ln -s "$M" "$T/www/mount"
+    spawn "$GMSFS" run -w "$M/held" -- sleep infinity
+    writer=$SPAWNED
+    wait_until 10 grep -q RW "$M/held/state"
+    cli pull --timeout 0 "$M/first" "$WEB/plain/mount/weights" "$WEB/plain/mount/held"
+    [[ $output != *waiting* ]] || fail 'it waited'
+    spawn "$GMSFS" pull "$M/other" "$WEB/plain/mount/weights" "$WEB/plain/mount/held"
+    wait_until 20 says "$SPAWNED" 'held: a writer has its store, .* at most 11 s for it, and at most [56][0-9]+ s'
+    never_within 2 test -e "$M/other/pieces"
+    kill "$writer"
+    wait_exit -0 "$SPAWNED" 20
+    assert_eq "$(output_of "$SPAWNED" | grep -c waiting)" 1 lines
 }
 
 # ---- groups -----------------------------------------------------------------------------------

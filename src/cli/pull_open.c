@@ -16,18 +16,19 @@
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
 /* A bar of progress may stand on the line. */
-static void tell(void *context, const char *node, const char *why, bool is_barred)
+static void tell(void *context, const char *node, const char *why, enum source_peers_event event)
 {
     const struct pull *pull = context;
 
-    if (pull->request.quiet && !is_barred)
+    if (pull->request.quiet && event != SOURCE_PEERS_BARRED)
         return;
     if (isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
-    if (is_barred)
+    if (event == SOURCE_PEERS_BARRED)
         cli_error("%s: no longer used: %s", node, why);
     else
-        ui_line(stderr, "%s: %s; it is asked again", node, why);
+        ui_line(stderr, event == SOURCE_PEERS_AWAITED ? "%s: %s" : "%s: %s; it is asked again",
+                node, why);
 }
 
 /* ---- contents ------------------------------------------------------------------------------- */

@@ -256,7 +256,8 @@ static void tell_failure(struct source_peers *peers, size_t index)
 
     if (!peers->tell || node->told >= level || !*node->why)
         return;
-    peers->tell(peers->context, node->shown, node->why, is_barred);
+    peers->tell(peers->context, node->shown, node->why,
+                is_barred ? SOURCE_PEERS_BARRED : SOURCE_PEERS_FAILED);
     node->told = level;
 }
 
@@ -343,17 +344,37 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Tells the wait for this node, and for others like it. */
+static void tell_wait(struct source_peers *peers, size_t index, uint64_t node_ms, uint64_t most_ms)
+{
+    char why[NODE_WHY_BYTES];
+
+    if (!peers->tell)
+        return;
+    snprintf(why, sizeof(why),
+             "a writer has its store, which may have the contents soon; waiting at most %" PRIu64
+             " s for it, and at most %" PRIu64 " s for all such nodes",
+             (node_ms + 999) / 1000, (most_ms + 999) / 1000);
+    peers->tell(peers->context, peers->nodes[index].shown, why, SOURCE_PEERS_AWAITED);
+}
+
 /* Waits while another look finds a node to wait for, each for node_ms, all until until_ms. */
 static void wait_for_written(struct source_peers *peers, uint64_t node_ms, uint64_t until_ms)
 {
+    bool is_told = false;
+
     for (;;) {
         uint64_t now_ms;
+        size_t node;
 
         look(peers, false);
         now_ms = clock_now_ms();
-        if (peers->is_cancelled || now_ms >= until_ms ||
-            peers_awaited(&peers->plan, now_ms, node_ms) == PEERS_NONE)
+        node = peers_awaited(&peers->plan, now_ms, node_ms);
+        if (peers->is_cancelled || now_ms >= until_ms || node == PEERS_NONE)
             return;
+        if (!is_told)
+            tell_wait(peers, node, node_ms, until_ms - now_ms);
+        is_told = true;
         wait_ms_long(peers, TURN_PAUSE_MS + peer_random(TURN_PAUSE_MS));
     }
 }

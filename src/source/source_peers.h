@@ -21,8 +21,15 @@
 struct source;
 struct source_peers;
 
-/* Takes the failure of a node, "http://...", in words. is_barred: it is not asked again. */
-typedef void source_peers_tell(void *context, const char *node, const char *why, bool is_barred);
+enum source_peers_event {
+    SOURCE_PEERS_FAILED,
+    SOURCE_PEERS_BARRED, /* failed, and is not asked again */
+    SOURCE_PEERS_AWAITED,
+};
+
+/* Takes what happened with a node, "http://...", in words. */
+typedef void source_peers_tell(void *context, const char *node, const char *why,
+                               enum source_peers_event event);
 
 struct source_peers_wish {
     const char *const *urls; /* addresses of the store: http[s]://HOST[:PORT]/PATH/ */
@@ -33,7 +40,8 @@ struct source_peers_wish {
     uint64_t patience_ms;   /* fails after so long without a node that sends the contents */
     /* Called for each failed node, on any thread, never twice at the same time: once, when there
      * was no node to use for a second; and once if it is barred, then or by
-     * source_peers_tell_barred(). May be NULL. */
+     * source_peers_tell_barred(). Called for the first node that a turn waits for, too. May be
+     * NULL. */
     source_peers_tell *tell;
     void *context;
 };
