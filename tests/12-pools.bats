@@ -66,6 +66,12 @@ make_adapters() {
     expect_message ENOENT bash -c "echo 'adapters -' >'$M/pools'"
 }
 
+@test "the device has the bytes that pools are guaranteed, or it is ENOSPC" {
+    echo 'chat min=20M' >"$M/pools"
+    expect_message ENOSPC bash -c "echo 'batch min=13M' >'$M/pools'"
+    echo 'batch min=12M' >"$M/pools"
+}
+
 @test "a store's owner changes its pin; pools and their members are for the user that mounted" {
     requires root
     echo 'chat max=8M' >"$M/pools"

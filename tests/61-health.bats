@@ -152,6 +152,14 @@ go_lost() {
     assert_match "$output" 'lost \(NVML says'
 }
 
+@test "a program's own fault changes nothing" {
+    committed weights
+    fake_gpus 'xid 0 13' 'xid 0 31' 'xid 0 45' 'xid 0 63'
+    wait_until 10 grep -q 'Xid 63: .*not affected' "$LOG"
+    assert_eq "$(device_get .health)" ok
+    ctl open "$W/lock" r
+}
+
 @test "errors of another GPU change nothing" {
     stop_mount
     fake_gpus 'devices 2'
@@ -229,6 +237,24 @@ audit_has_revoked() { # PID
     exec 5>&-
     assert_state weights EMPTY
     assert_match "$(cat "$LOG")" 'Xid 79: the GPU has fallen off the bus: the GPU is lost'
+}
+
+@test "without NVML health is not told, and the driver is believed when asked twice" {
+    stop_mount
+    mkdir "$T/only-cuda"
+    cp "$BUILD/tests/fake_cuda/libcuda.so.1" "$T/only-cuda"
+    export LD_LIBRARY_PATH=$T/only-cuda
+    start_weights
+    committed weights
+    printf 'xid 0 48\n' >"$GMSFS_FAKE_CUDA/control"
+    assert_match "$(cat "$LOG")" "the GPU's errors are unknown"
+    ctl open "$W/lock" r
+    assert_eq "$(device_get .health)" ok
+    printf 'lost 0\n' >"$GMSFS_FAKE_CUDA/control"
+    expect ENODEV open "$W/lock" rw alloc "$MIB" 1 a ''
+    wait_until 10 device_is .health lost
+    assert_eq "$(device_get .health_reason)" 'the driver says twice that there is no device'
+    wait_until 10 device_is .used_bytes 0
 }
 
 @test "host memory is always well" {

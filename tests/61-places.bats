@@ -245,6 +245,16 @@ reading() { # prints the stores with spares being read
     order none
 }
 
+@test "a store on the host is not suspect" {
+    committed_on_host
+    mkdir "$M/other"
+    committed other
+    fake_gpus 'xid 0 48'
+    wait_until 10 device_is .health suspect
+    assert_eq "$(info_of weights .suspect)" false
+    assert_eq "$(info_of other .suspect)" true
+}
+
 # bats test_tags=slow
 @test "a device that others fill keeps a reader waiting, visibly, until they leave" {
     committed_on_host

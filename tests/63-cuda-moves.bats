@@ -311,6 +311,20 @@ has_failed_with() { # ERRNO
     bytes_are_right up
 }
 
+@test "freeing a store in the middle of its move ends both, and all memory is free" {
+    start_gpu
+    publish weights
+    publish other
+    fake_gpus 'hold cuMemcpyDtoHAsync_v2'
+    order +host
+    wait_until 5 moves
+    rmdir "$W"
+    fake_gpus
+    wait_until 10 host_is_free
+    bytes_are_right other
+    there_and_back other
+}
+
 # bats test_tags=slow
 @test "a mount that ends while many stores move waits for the steps under way, not for the moves" {
     local i
