@@ -182,6 +182,11 @@ setup() {
     expect EBUSY open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 ftruncate 1
     expect EBUSY open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 \
         fallocate 0 0 9000000
+    exec 5<>"$W/lock"
+    truncate -s 5000 "$W/allocations/b"
+    run_logged -1 truncate -s 8192 "$W/allocations/b"
+    assert_eq "$(stat -c %s "$W/allocations/b")" 5000
+    exec 5>&-
 }
 
 # bats test_tags=quick
