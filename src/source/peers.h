@@ -22,7 +22,7 @@
  *    Before it looks, a puller waits a random part of peers_spread_ms().
  *  - A peer that fails is left for a growing time, then asked again whether it has the contents.
  *  - A full peer gets no more pieces at the same time than it took. One that took none is left
- *    alone as long as it wants. A peer that is shut (drained, in the hands of a writer) is treated
+ *    alone as long as it wants. A peer that is shut (drained, or its store has a writer) is treated
  *    alike, but only a full one lengthens the patience, PEERS_FULL_PATIENCE times.
  *  - A piece that takes longer than peers_deadline_ms() counts as failed.
  *  - PEERS_WRONG pieces in a row with wrong bytes bar a peer for good; so does an answer that no
