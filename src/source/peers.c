@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/peers.h"
 
+#include "base/number.h"
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +24,12 @@ void peers_init(struct peers *peers, size_t count, uint64_t now_ms)
         peers->peer[i].most = UINT_MAX;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Returns the pause after so many failures in a row. */
 static uint64_t pause_ms(unsigned failed)
 {
     unsigned doublings = failed < 8 ? failed : 8;
 
-    return least((uint64_t)FIRST_PAUSE_MS << doublings, PEERS_MOST_PAUSE_MS);
+    return number_smaller((uint64_t)FIRST_PAUSE_MS << doublings, PEERS_MOST_PAUSE_MS);
 }
 
 static bool is_refusal(enum peer_result result)
@@ -48,7 +45,7 @@ static void wait_for_room(struct peer *peer, uint64_t now_ms, uint64_t retry_ms)
 
     pause <<= peer->full < MOST_FULL_DOUBLINGS ? peer->full : MOST_FULL_DOUBLINGS;
     peer->full++;
-    peer->until_ms = now_ms + least(pause, PEERS_MOST_RETRY_MS);
+    peer->until_ms = now_ms + number_smaller(pause, PEERS_MOST_RETRY_MS);
 }
 
 static bool is_without(enum peer_result result)
@@ -63,7 +60,8 @@ static void leave(struct peer *peer, uint64_t now_ms, enum peer_result result)
     uint64_t pause = pause_ms(peer->failed++);
 
     peer->state = PEER_NEW;
-    peer->until_ms = now_ms + (is_without(result) ? least(pause, PEERS_MOST_LACK_MS) : pause);
+    peer->until_ms =
+        now_ms + (is_without(result) ? number_smaller(pause, PEERS_MOST_LACK_MS) : pause);
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
@@ -84,7 +82,7 @@ static size_t count_askable(const struct peers *peers)
 
     if (having == 0)
         return peers->count;
-    return having < PEERS_USED ? (size_t)least(peers->count, PEERS_ASKED) : 0;
+    return having < PEERS_USED ? (size_t)number_smaller(peers->count, PEERS_ASKED) : 0;
 }
 
 size_t peers_next_ask(struct peers *peers, uint64_t now_ms, uint64_t *wait_ms)
@@ -103,7 +101,7 @@ size_t peers_next_ask(struct peers *peers, uint64_t now_ms, uint64_t *wait_ms)
             peer->state = PEER_ASKED;
             return i;
         }
-        *wait_ms = least(*wait_ms, peer->until_ms - now_ms);
+        *wait_ms = number_smaller(*wait_ms, peer->until_ms - now_ms);
     }
     return PEERS_NONE;
 }
@@ -263,7 +261,7 @@ static uint64_t find_old(const struct peers *peers)
         const struct peer *peer = &peers->peer[i];
 
         if (peer->state == PEER_HAS && !peer->has_lacked && peer->piece_ms > 0)
-            fastest_ms = least(fastest_ms, peer->piece_ms);
+            fastest_ms = number_smaller(fastest_ms, peer->piece_ms);
     }
     for (size_t i = 0; i < peers->count; i++)
         if (!is_preferred(&peers->peer[i], fastest_ms))
@@ -331,7 +329,7 @@ size_t peers_next(struct peers *peers, uint64_t now_ms, size_t avoid, uint64_t *
         const struct peer *peer = &peers->peer[i];
 
         if (peer->state == PEER_HAS && peer->until_ms > now_ms)
-            *wait_ms = least(*wait_ms, peer->until_ms - now_ms);
+            *wait_ms = number_smaller(*wait_ms, peer->until_ms - now_ms);
     }
     return PEERS_NONE;
 }
@@ -346,14 +344,14 @@ static int compare_times(const void *left, const void *right)
 /* Returns how long a piece may take where none was late. */
 static uint64_t punctual_ms(const struct peers *peers)
 {
-    size_t count = (size_t)least(peers->times, PEERS_TIMES);
+    size_t count = (size_t)number_smaller(peers->times, PEERS_TIMES);
     uint64_t sorted[PEERS_TIMES], deadline;
 
     if (count == 0)
         return PEERS_FIRST_DEADLINE_MS;
     memcpy(sorted, peers->times_ms, count * sizeof(sorted[0]));
     qsort(sorted, count, sizeof(sorted[0]), compare_times);
-    deadline = least(MEDIANS * sorted[count / 2], PEERS_MEDIAN_DEADLINE_MS);
+    deadline = number_smaller(MEDIANS * sorted[count / 2], PEERS_MEDIAN_DEADLINE_MS);
     return deadline > PEERS_LEAST_DEADLINE_MS ? deadline : PEERS_LEAST_DEADLINE_MS;
 }
 
@@ -399,7 +397,7 @@ void peers_end(struct peers *peers, size_t index, uint64_t began_ms, uint64_t no
     struct peer *peer = &peers->peer[index];
 
     peer->open--;
-    peer->probe_ms = least(peer->probe_ms, now_ms);
+    peer->probe_ms = number_smaller(peer->probe_ms, now_ms);
     peer->is_full = result == PEER_FULL;
     if (result == PEER_GOOD)
         note_good(peers, peer, began_ms, now_ms);
@@ -433,7 +431,7 @@ void peers_bar(struct peers *peers, size_t peer)
 
 uint64_t peers_deadline_ms(const struct peers *peers)
 {
-    return least(punctual_ms(peers) << peers->late, PEERS_MOST_DEADLINE_MS);
+    return number_smaller(punctual_ms(peers) << peers->late, PEERS_MOST_DEADLINE_MS);
 }
 
 void peers_want(struct peers *peers, uint64_t now_ms)

@@ -2,6 +2,7 @@
 #include "source/source_peers.h"
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/scope.h"
 #include "base/thread.h"
 #include "source/direct.h"
@@ -339,11 +340,6 @@ static void look(struct source_peers *peers, bool with_first)
     }
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Tells the wait for this node, and for others like it. */
 static void tell_wait(struct source_peers *peers, size_t index, uint64_t node_ms, uint64_t most_ms)
 {
@@ -382,18 +378,19 @@ static void wait_for_written(struct source_peers *peers, uint64_t node_ms, uint6
 void source_peers_take_turn(struct source_peers *peers, uint64_t bytes)
 {
     const uint64_t most_ms = PEERS_FULL_PATIENCE * peers->patience_ms;
-    const uint64_t node_ms = least(TURN_LEAST_MS + bytes / TURN_BYTES_PER_MS, TURN_MOST_MS);
+    const uint64_t node_ms =
+        number_smaller(TURN_LEAST_MS + bytes / TURN_BYTES_PER_MS, TURN_MOST_MS);
     uint64_t until_ms, spread_ms;
 
     if (peers->count == 1 || most_ms == 0)
         return;
     SCOPED_LOCK(&peers->lock);
     until_ms = clock_now_ms() + most_ms;
-    until_ms -= peer_random((uint32_t)least(most_ms / TURN_END_PART, UINT32_MAX - 1) + 1);
+    until_ms -= peer_random((uint32_t)number_smaller(most_ms / TURN_END_PART, UINT32_MAX - 1) + 1);
     look(peers, true);
-    spread_ms = least(peers_spread_ms(&peers->plan), most_ms);
+    spread_ms = number_smaller(peers_spread_ms(&peers->plan), most_ms);
     wait_ms_long(peers, peer_random((uint32_t)spread_ms + 1));
-    wait_for_written(peers, least(node_ms, most_ms), until_ms);
+    wait_for_written(peers, number_smaller(node_ms, most_ms), until_ms);
 }
 
 /* ---- texts ---------------------------------------------------------------------------------- */
