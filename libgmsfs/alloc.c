@@ -24,15 +24,29 @@ int gfs_text_copy(char *to, size_t to_bytes, const char *from)
     return 0;
 }
 
-int gfs_alloc(struct gmsfs_store *handle, struct gmsfs_ioc_alloc *alloc)
+/* Asks for memory as a writer, and waits as the handle says. flags, timeout_ms: of the request. */
+static int alloc_ask(struct gmsfs_store *handle, unsigned long number, void *request,
+                     uint32_t *flags, uint64_t *timeout_ms)
 {
+    int error;
+
     if (handle->mode != GMSFS_MODE_RW)
         return -ENOLCK;
     if (handle->memory_wait_ms == 0)
-        alloc->flags |= GMSFS_ALLOC_NOWAIT;
+        *flags |= GMSFS_ALLOC_NOWAIT;
     else if (handle->memory_wait_ms != GMSFS_TIMEOUT_FOREVER)
-        alloc->timeout_ms = handle->memory_wait_ms;
-    return gfs_ioctl_waiting(handle, GMSFS_IOC_ALLOC, alloc);
+        *timeout_ms = handle->memory_wait_ms;
+    error = gfs_ioctl_waiting(handle, number, request);
+    if (error == -EINVAL && *flags & GMSFS_ALLOC_EXACT) { /* an older daemon does not know it */
+        *flags &= ~GMSFS_ALLOC_EXACT;
+        error = gfs_ioctl_waiting(handle, number, request);
+    }
+    return error;
+}
+
+int gfs_alloc(struct gmsfs_store *handle, struct gmsfs_ioc_alloc *alloc)
+{
+    return alloc_ask(handle, GMSFS_IOC_ALLOC, alloc, &alloc->flags, &alloc->timeout_ms);
 }
 
 int gfs_alloc_free(struct gmsfs_store *handle, uint64_t slot)
@@ -64,10 +78,6 @@ int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
     if (error)
         return error;
     error = gfs_alloc(handle, &alloc);
-    if (error == -EINVAL && flags & GMSFS_ALLOC_EXACT) { /* an older daemon does not know it */
-        alloc.flags &= ~GMSFS_ALLOC_EXACT;
-        error = gfs_alloc(handle, &alloc);
-    }
     gfs_leave(handle);
     if (!error && first_slot)
         *first_slot = alloc.slot;
@@ -84,10 +94,6 @@ static int alloc_some(struct gmsfs_store *handle, struct gmsfs_ioc_alloc_each *a
     memset(alloc, 0, sizeof *alloc);
     alloc->count = (uint32_t)count;
     alloc->flags = flags;
-    if (handle->memory_wait_ms == 0)
-        alloc->flags |= GMSFS_ALLOC_NOWAIT;
-    else if (handle->memory_wait_ms != GMSFS_TIMEOUT_FOREVER)
-        alloc->timeout_ms = handle->memory_wait_ms;
     for (size_t i = 0; i < count; i++) {
         alloc->items[i].size_bytes = wanted[i].size_bytes;
         if (wanted[i].size_bytes == 0 ||
@@ -95,7 +101,7 @@ static int alloc_some(struct gmsfs_store *handle, struct gmsfs_ioc_alloc_each *a
             gfs_text_copy(alloc->items[i].name, sizeof alloc->items[i].name, wanted[i].name))
             return -EINVAL;
     }
-    error = gfs_ioctl_waiting(handle, GMSFS_IOC_ALLOC_EACH, alloc);
+    error = alloc_ask(handle, GMSFS_IOC_ALLOC_EACH, alloc, &alloc->flags, &alloc->timeout_ms);
     for (size_t i = 0; !error && slots && i < count; i++)
         slots[i] = alloc->items[i].slot;
     return error;
@@ -117,8 +123,6 @@ int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_allocation *want
         error = handle->mode == GMSFS_MODE_RW
                     ? alloc_some(handle, alloc, wanted, count, flags, slots)
                     : -ENOLCK;
-        if (error == -EINVAL && flags & GMSFS_ALLOC_EXACT) /* an older daemon does not know it */
-            error = alloc_some(handle, alloc, wanted, count, flags & ~GMSFS_ALLOC_EXACT, slots);
         gfs_leave(handle);
     }
     return error;
