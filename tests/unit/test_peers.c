@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the choice among several servers, on an artificial clock. */
-#include "source/peers.h"
-
+#include "peers_begin.h"
 #include "tap.h"
-
-static struct peers peers;
-static uint64_t now, wait_ms;
 
 /* All peers have the contents, and answered in the order of their numbers. */
 static void begin(size_t count)
@@ -225,26 +221,6 @@ TAP_TEST(a_peer_that_lacks_the_contents_is_asked_every_two_seconds)
         now += wait_ms;
     }
     check_int(wait_ms, PEERS_MOST_LACK_MS);
-}
-
-/* One question of each peer that is due, with this answer. */
-static void answer_all(enum peer_result result)
-{
-    size_t peer;
-
-    while ((peer = peers_next_ask(&peers, now, &wait_ms)) != PEERS_NONE)
-        peers_answered(&peers, peer, now, now, result, 0);
-}
-
-/* Asks: the first peers answer with `first`, in their order, all others with `rest`. */
-static void begin_with(size_t count, size_t firsts, enum peer_result first, enum peer_result rest)
-{
-    now = 1000;
-    peers_init(&peers, count, now);
-    for (size_t i = 0; i < count; i++)
-        peers_next_ask(&peers, now, &wait_ms);
-    for (size_t i = 0; i < count; i++)
-        peers_answered(&peers, i, now, now + 1, i < firsts ? first : rest, 0);
 }
 
 TAP_TEST(a_peer_that_got_the_contents_since_sends_before_one_that_had_them)
