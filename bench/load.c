@@ -14,8 +14,8 @@
  * twice as long: each page is cleared before it is filled.) The file is mapped anew each time, as
  * it is by a program that starts. An image is summed as it is loaded: its floor is likewise pages
  * made first, then pread(2) into a buffer, XXH3 of that, and write(2). A file that is kept is one
- * memfd, whose pages one thread makes and one at a time fills, since the kernel locks its inode for
- * both: the floor of one large file is such a memfd.
+ * memfd: one thread makes its pages, and one thread at a time fills them, since the kernel locks
+ * the inode for both. The floor of one large file is such a memfd.
  */
 #include <pthread.h>
 #include <stdatomic.h>

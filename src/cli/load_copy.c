@@ -47,7 +47,7 @@ struct copy {
     size_t range_count, part_count;
     struct fill fill; /* a crew for each device */
     struct supply supply;
-    struct failure other;     /* bytes other than those that their place promised */
+    struct failure other;     /* bytes that differ from their place's promise */
     struct progress *lines;   /* of each crew */
     uint64_t *done_bytes;     /* and how far it is */
     uint64_t *before_bytes;   /* bytes of each crew that an earlier fill copied */

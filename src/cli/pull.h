@@ -3,8 +3,8 @@
  * pull - the parts of `gmsfs pull`
  *
  * For cmd_pull.c, which has the options, pull_urls.c, pull_open.c and pull_group.c. The steps of a
- * pull: find the nodes and read the texts of the contents - then as the load of an image
- * (image_load.h), whose files are the nodes' allocations. Each step prints its error and returns an
+ * pull: find the nodes and read the texts of the contents, then load the nodes' allocations as the
+ * files of an image are loaded (image_load.h). Each step prints its error and returns an
  * exit status.
  */
 #ifndef GMSFS_CLI_PULL_H

@@ -2,7 +2,7 @@
 /*
  * gmsfs pull --group: stores of other nodes into stores of this one, all or none.
  *
- * The ranks of one model, whose bytes come one rank after the other, each over all connections.
+ * The bytes of a model's ranks come one rank after the other, each over all connections.
  */
 #include "cli/pull.h"
 

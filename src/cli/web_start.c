@@ -171,7 +171,7 @@ static int web_write_file(const struct web *web, const struct web_process *proce
     return error ? CLI_FAILURE : CLI_OK;
 }
 
-/* Makes a pipe whose reading end sends SIGTERM to this process once no writing end is open. */
+/* Makes a pipe: its reading end sends SIGTERM to this process once no writing end is open. */
 static int web_make_leash(int ends[2])
 {
     return pipe(ends) == 0 && fcntl(ends[0], F_SETOWN, getpid()) == 0 &&

@@ -236,7 +236,7 @@ struct fs_counts {
     struct histogram loop_times; /* of all kinds */
 };
 
-/* Counts a request of a GMS client whose work in the loop began at began_us and ends now. */
+/* Counts a request of a GMS client: its work in the loop began at began_us and ends now. */
 void fs_count_gms(struct fs_counts *counts, uint32_t kind, uint64_t began_us);
 
 struct fs_options {

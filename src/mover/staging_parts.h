@@ -109,7 +109,7 @@ struct staging {
 
 /* ---- staging_lanes.c ------------------------------------------------------------------------ */
 
-/* Returns how many GPUs share the ring bytes: those that are not idle, and this one. */
+/* Returns how many GPUs share the ring bytes: the busy GPUs, and this one. */
 size_t staging_count_sharing(const struct staging_device *device);
 /* Returns `threads`, or the best number for 0. */
 unsigned staging_count_threads(const struct staging_kind *kind, uint64_t threads);

@@ -65,7 +65,7 @@ struct rpc_host {
      * return value of `enter`: so the keeper knows a frame that kills worker after worker. */
     uint64_t (*enter)(void *context, uint64_t id, uint64_t frame);
     void (*leave)(void *context, uint64_t former);
-    /* Counts a request of that kind whose work in the loop began at began_us and ends now. */
+    /* Counts a request of that kind: its work in the loop began at began_us and ends now. */
     void (*count)(void *context, uint32_t kind, uint64_t began_us);
     /* Returns the number that this frame has in the log. */
     uint64_t (*number)(uint64_t id, uint64_t frame);

@@ -218,7 +218,7 @@ static void run_encode(struct job *job)
     pieces_free(pieces);
 }
 
-/* Makes the sums the known ones of their store, in the place of those of former bytes. */
+/* Makes the sums the known sums of their store; the sums of former bytes go. */
 static int make_known(struct service *s, struct sums *sums)
 {
     struct sums *former = idvec_find(&s->known_sums, sums->store);
