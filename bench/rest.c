@@ -4,7 +4,7 @@
  *
  *   rest KEEPER LABEL
  *
- * Measures the keeper and its worker: voluntary context switches of all threads, and the Private_*
+ * Measures the keeper and its worker: voluntary context switches of each thread, and the Private_*
  * lines of smaps_rollup.
  */
 #include <dirent.h>
@@ -14,42 +14,81 @@
 #define SETTLE_S         3
 #define WATCH_S          10
 #define LIMIT_PRIVATE_KB 8192
+#define MOST_THREADS     256
 
-/* Returns the sum of the lines of a file of /proc that begin with `key`. */
-static uint64_t sum_lines(const char *path, const char *key)
+/* Returns the sum of the lines that begin with `key`. */
+static uint64_t sum_lines(FILE *file, const char *key)
 {
-    FILE *file = fopen(path, "re");
     char line[256];
     uint64_t sum = 0;
 
-    if (!file)
-        bench_die(path, errno);
     while (fgets(line, sizeof line, file)) {
         if (strncmp(line, key, strlen(key)) == 0)
             sum += strtoull(strchr(line, ':') + 1, NULL, 10);
     }
-    fclose(file);
     return sum;
 }
 
-static uint64_t count_wakeups(uint64_t pid)
+struct thread {
+    uint64_t id, wakeups;
+};
+
+struct threads {
+    struct thread list[MOST_THREADS];
+    size_t count;
+};
+
+/* Appends the threads of a process; one that ends meanwhile is left out. */
+static void read_threads(uint64_t pid, struct threads *threads)
 {
     char path[320];
     struct dirent *entry;
-    uint64_t sum = 0;
 
     snprintf(path, sizeof path, "/proc/%llu/task", (unsigned long long)pid);
     DIR *tasks = opendir(path);
-    while (tasks && (entry = readdir(tasks))) {
+    if (!tasks)
+        bench_die(path, errno);
+    while ((entry = readdir(tasks))) {
         if (entry->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "/proc/%llu/task/%s/status", (unsigned long long)pid,
                  entry->d_name);
-        sum += sum_lines(path, "voluntary_ctxt_switches:");
+        FILE *file = fopen(path, "re");
+        if (!file)
+            continue;
+        if (threads->count == MOST_THREADS)
+            bench_die("threads", E2BIG);
+        threads->list[threads->count++] = (struct thread){
+            .id = bench_number(entry->d_name),
+            .wakeups = sum_lines(file, "voluntary_ctxt_switches:"),
+        };
+        fclose(file);
     }
-    if (tasks)
-        closedir(tasks);
-    return sum;
+    closedir(tasks);
+}
+
+static const struct thread *find_thread(const struct threads *threads, uint64_t id)
+{
+    for (size_t i = 0; i < threads->count; i++) {
+        if (threads->list[i].id == id)
+            return &threads->list[i];
+    }
+    return NULL;
+}
+
+/* Counts the wake-ups between two looks, thread by thread. A thread that began or ended meanwhile
+ * counts as one at least. */
+static uint64_t count_wakeups(const struct threads *before, const struct threads *after)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < after->count; i++) {
+        const struct thread *now = &after->list[i], *then = find_thread(before, now->id);
+        count += then ? now->wakeups - then->wakeups : now->wakeups + 1;
+    }
+    for (size_t i = 0; i < before->count; i++)
+        count += !find_thread(after, before->list[i].id);
+    return count;
 }
 
 static uint64_t count_private_kb(uint64_t pid)
@@ -57,7 +96,12 @@ static uint64_t count_private_kb(uint64_t pid)
     char path[64];
 
     snprintf(path, sizeof path, "/proc/%llu/smaps_rollup", (unsigned long long)pid);
-    return sum_lines(path, "Private_");
+    FILE *file = fopen(path, "re");
+    if (!file)
+        bench_die(path, errno);
+    uint64_t sum = sum_lines(file, "Private_");
+    fclose(file);
+    return sum;
 }
 
 static uint64_t find_worker(uint64_t keeper)
@@ -76,6 +120,7 @@ static uint64_t find_worker(uint64_t keeper)
 
 int main(int argc, char **argv)
 {
+    static struct threads before, after;
     uint64_t keeper, worker, wakeups, private_kb;
     char label[128], value[32], limit[32];
 
@@ -86,9 +131,12 @@ int main(int argc, char **argv)
     keeper = bench_number(argv[1]);
     worker = find_worker(keeper);
     sleep(SETTLE_S);
-    wakeups = count_wakeups(keeper) + count_wakeups(worker);
+    read_threads(keeper, &before);
+    read_threads(worker, &before);
     sleep(WATCH_S);
-    wakeups = count_wakeups(keeper) + count_wakeups(worker) - wakeups;
+    read_threads(keeper, &after);
+    read_threads(worker, &after);
+    wakeups = count_wakeups(&before, &after);
     private_kb = count_private_kb(keeper) + count_private_kb(worker);
     fprintf(stderr, "bench: private memory: keeper %llu KiB, worker %llu KiB\n",
             (unsigned long long)count_private_kb(keeper),
