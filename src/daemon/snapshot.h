@@ -3,7 +3,7 @@
  * snapshot - writes snapshots of the state for the journal while the worker serves
  *
  * A child of the worker has a copy of the state at the moment of the fork, encodes and writes it,
- * and ends; only the fork delays the loop. A helper frees the memory of the former snapshot,
+ * and ends; only the fork delays the loop. A helper frees the memory of a large former snapshot,
  * and no other snapshot begins before; jobs that free other memory, which may hang on a disk, do
  * not delay it. If a snapshot fails, the journal grows until the next try,
  * and each failure in a row doubles the wait for it. One thread: the loop's.

@@ -532,6 +532,17 @@ int journal_end_snapshot(struct journal *journal)
     return 0;
 }
 
+uint64_t journal_count_former(const struct journal *journal)
+{
+    unsigned file = file_of(journal->head->base + 1);
+    off_t end = lseek(journal->files.snapshots[file], 0, SEEK_END);
+    uint64_t bytes = end > 0 ? (uint64_t)end : 0;
+
+    if (!is_in_use(journal->head, file) && journal->room[file] > KEPT_BYTES)
+        bytes += journal->room[file] - KEPT_BYTES;
+    return bytes;
+}
+
 void journal_free_former(struct journal *journal)
 {
     uint64_t next = journal->head->base + 1;

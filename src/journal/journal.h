@@ -122,6 +122,8 @@ int journal_write_snapshot(struct journal *journal, const void *bytes, size_t si
 /* Ends the snapshot, in the worker. 0: journal_free_former should follow; -EPROTO: it is
  * incomplete, and is dropped. */
 int journal_end_snapshot(struct journal *journal);
+/* Counts the bytes that journal_free_former would free. */
+uint64_t journal_count_former(const struct journal *journal);
 /* Frees the memory of the former snapshot and its transactions. Any thread, for it may take long;
  * no snapshot may begin and no other memory be freed meanwhile. */
 void journal_free_former(struct journal *journal);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests when a snapshot of the state is tried, when again after a failure, and that a helper frees
- * the former one. */
+ * a large former one. */
 #include "daemon/snapshot.h"
 
 #include "tap.h"
@@ -160,8 +160,9 @@ static void pass_gate(struct job *job)
     is_through = true;
 }
 
-/* Makes a snapshot while the only thread of the pool is held up by this job. */
-static void begin_behind(enum service_pool pool, struct job *before)
+/* Makes a snapshot that replaces more than these bytes while the only thread of the pool is held up
+ * by this job. */
+static void begin_behind(enum service_pool pool, struct job *before, uint64_t bytes)
 {
     *before = (struct job){.run = run_at_gate, .done = pass_gate};
     is_through = false;
@@ -169,7 +170,7 @@ static void begin_behind(enum service_pool pool, struct job *before)
     require(sem_init(&gate, 0, 0) == 0);
     require(helpers_submit(helpers, pool, before) == 0);
     forks_well = true;
-    while (journal_get_numbers(journal).bytes <= KEPT_BYTES)
+    while (journal_get_numbers(journal).bytes <= bytes)
         publish_much();
     check(snapshot_step(&snapshot, core, false));
     forks_well = false;
@@ -181,7 +182,7 @@ TAP_TEST(a_helper_frees_the_former_snapshot_before_the_next_one_begins)
 {
     struct job before;
 
-    begin_behind(SERVICE_POOL_COMPUTE, &before);
+    begin_behind(SERVICE_POOL_COMPUTE, &before, KEPT_BYTES + JOURNAL_SNAPSHOT_BYTES);
     check(memory_of(files.transactions[0]) > KEPT_BYTES);
     step();
     check_int(forks, 1);
@@ -195,11 +196,25 @@ TAP_TEST(a_helper_frees_the_former_snapshot_before_the_next_one_begins)
     end();
 }
 
+TAP_TEST(a_small_former_snapshot_is_freed_without_a_helper)
+{
+    struct job before;
+
+    begin_behind(SERVICE_POOL_COMPUTE, &before, KEPT_BYTES);
+    check(!snapshot.is_freeing && !is_through);
+    check_int(memory_of(files.transactions[0]), KEPT_BYTES);
+    sem_post(&gate);
+    while (!is_through)
+        loop_turn(loop, 1000);
+    sem_destroy(&gate);
+    end();
+}
+
 TAP_TEST(a_hung_job_that_frees_memory_holds_up_no_snapshot)
 {
     struct job hung;
 
-    begin_behind(SERVICE_POOL_FREE, &hung);
+    begin_behind(SERVICE_POOL_FREE, &hung, KEPT_BYTES + JOURNAL_SNAPSHOT_BYTES);
     for (unsigned turns = 0; snapshot.is_freeing && turns < 10; turns++)
         loop_turn(loop, 1000);
     check(!snapshot.is_freeing && !is_through);
