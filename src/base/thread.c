@@ -4,10 +4,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#define FRAME_BYTES      1024u /* more than the frame of thread_give_back_stack */
+#define PAGE_BYTES       (uintptr_t) sysconf(_SC_PAGESIZE)
 #define PROMPT_SLICE_NS  100000u /* the kernel's shortest slice */
 #define RESETS_ON_FORK   1u
 #define POLICY_OF_OTHERS 0u
@@ -26,6 +29,20 @@ static bool read_scheduling(struct scheduling *scheduling)
 {
     return syscall(SYS_sched_getattr, 0, scheduling, sizeof *scheduling, 0) == 0 &&
            scheduling->policy == POLICY_OF_OTHERS;
+}
+
+void thread_give_back_stack(void)
+{
+    uintptr_t end = (uintptr_t)__builtin_frame_address(0) - FRAME_BYTES;
+    pthread_attr_t attributes;
+    void *stack;
+    size_t bytes;
+
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return;
+    if (pthread_attr_getstack(&attributes, &stack, &bytes) == 0)
+        madvise(stack, end / PAGE_BYTES * PAGE_BYTES - (uintptr_t)stack, MADV_DONTNEED);
+    pthread_attr_destroy(&attributes);
 }
 
 void thread_be_prompt(void)

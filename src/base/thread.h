@@ -16,6 +16,9 @@
 /* Starts a thread. thread: to join it; NULL: it is detached. stack_bytes: 0: the system's default.
  * 0, or the error of pthread_create as a negative errno. */
 int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), void *argument);
+/* Frees the memory of the calling thread's stack below the caller's frame. A thread calls it when
+ * it ends: the C library caches stacks of ended threads, each with 16 KiB of memory. */
+void thread_give_back_stack(void);
 /* Asks for short time slices for the calling thread: it gets a processor sooner after a sleep, even
  * if many threads want one, and no larger share of it. Threads and processes that it starts do not
  * inherit this. Needs Linux 6.12 (sched(7)) and the default scheduling policy; otherwise does

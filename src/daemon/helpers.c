@@ -154,6 +154,7 @@ static void *run_thread(void *argument)
     pool->threads--;
     pthread_cond_signal(&helpers->left);
     pthread_mutex_unlock(&helpers->mutex);
+    thread_give_back_stack();
     return NULL;
 }
 
