@@ -22,14 +22,16 @@
 
 #define MAX_GROUPS 64
 
-/* The number of pages that libfuse reads at once, and more than the headers before them. */
+/* The number of pages that libfuse reads at once, and more than the headers before them. A request
+ * fills one page of the headers' room at most. */
 #define FS_MAX_PAGES      256u
 #define BUFFER_HEAD_BYTES (64u << 10)
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 
-/* Makes a buffer with all its pages, and keeps forks from taking them away: if a page is missing,
- * SIGKILL can cut the kernel's copy into the buffer short, and the client gets EIO. */
+/* Makes a buffer with the pages of a largest request, and keeps forks from taking them away: if a
+ * page is missing, SIGKILL can cut the kernel's copy into the buffer short, and the client gets
+ * EIO. */
 static void *new_buffer(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -38,7 +40,7 @@ static void *new_buffer(void)
     if (posix_memalign(&buffer, page, bytes))
         return NULL;
 #ifdef MADV_POPULATE_WRITE
-    madvise(buffer, bytes, MADV_POPULATE_WRITE);
+    madvise(buffer, (FS_MAX_PAGES + 1) * page, MADV_POPULATE_WRITE);
 #endif
     madvise(buffer, bytes, MADV_DONTFORK);
     return buffer;
