@@ -34,15 +34,6 @@ static void op_free(struct alloc_op *op)
     free(op);
 }
 
-static void op_answer(struct alloc_op *op, int error, const struct service_answer *answer)
-{
-    struct service_request *request = op->request;
-    steps_go(alloc_steps, &op->state, ALLOC_ENDS);
-    service_end_backoff(op->service, BACKOFF_MAKE, op->id);
-    op_free(op);
-    service_answer(request, error, answer);
-}
-
 /* Gives back the memory that a failed operation has made or charged. */
 static void op_give_back(struct service *s, struct alloc_op *op)
 {
@@ -71,27 +62,53 @@ static void expire(struct service *s, struct deadline *deadline)
 static void end_turn(struct service *s, struct deadline *deadline)
 {
     (void)deadline;
+    alloc_queue_pass_turns(s);
     s->step.is_unsettled = true;
 }
 
 static void op_queue(struct service *s, struct alloc_op *op)
 {
-    op->next = NULL;
-    *(s->alloc_queue ? &s->last_queued->next : &s->alloc_queue) = op;
-    s->last_queued = op;
-    steps_go(alloc_steps, &op->state, ALLOC_WAITS);
     if (op->turn == 0) {
         op->turn = s->core->next_waiter;
         op->turn_until_ms = service_now(s) + s->options.alloc_timeout_ms;
     }
+    alloc_queue_add(s, op);
     op->request->alloc = op;
-    s->numbers.allocs_waiting++;
     op->expiry.pass = expire;
     op->turn_over.pass = end_turn;
     deadline_set(s, &op->expiry, op->deadline_ms ? op->deadline_ms : UINT64_MAX);
     if (op->turn_until_ms > service_now(s))
         deadline_set(s, &op->turn_over, op->turn_until_ms);
     s->step.is_unsettled = true;
+}
+
+/* Does nothing if it is not in the queue. */
+static void unqueue(struct service *s, struct alloc_op *op)
+{
+    if (!op->is_queued)
+        return;
+    alloc_queue_remove(s, op);
+    op->request->alloc = NULL;
+    deadline_clear(s, &op->expiry);
+    deadline_clear(s, &op->turn_over);
+}
+
+static void op_answer(struct alloc_op *op, int error, const struct service_answer *answer)
+{
+    struct service_request *request = op->request;
+    unqueue(op->service, op);
+    steps_go(alloc_steps, &op->state, ALLOC_ENDS);
+    service_end_backoff(op->service, BACKOFF_MAKE, op->id);
+    op_free(op);
+    service_answer(request, error, answer);
+}
+
+/* Leaves it in the queue, or puts it there, until memory comes free. */
+static void op_wait(struct service *s, struct alloc_op *op)
+{
+    steps_go(alloc_steps, &op->state, ALLOC_WAITS);
+    if (!op->is_queued)
+        op_queue(s, op);
 }
 
 static void note_shortfall(struct service *s, uint64_t session, uint64_t bytes)
@@ -126,7 +143,7 @@ static void finish_create(struct alloc_op *op)
     if (error == -ENOMEM && (gave_up || op->deadline_ms > now_ms)) {
         op->error = 0;
         retry_later(s, op);
-        op_queue(s, op);
+        op_wait(s, op);
     } else {
         op_answer(op, error, &answer);
     }
@@ -180,6 +197,7 @@ static int op_try(struct service *s, struct alloc_op *op)
         goto give_back;
     error = alloc_make(s, op);
     if (!error) {
+        unqueue(s, op);
         steps_go(alloc_steps, &op->state, ALLOC_MAKES);
         op->request->alloc = op;
         return 0;
@@ -210,10 +228,10 @@ static bool op_may_wait(struct service *s, const struct alloc_op *op)
            service_can_become_free(s, held, alloc_count_short(op, held));
 }
 
-static void queue_or_answer(struct service *s, struct alloc_op *op, int error)
+static void wait_or_answer(struct service *s, struct alloc_op *op, int error)
 {
     if (error == -EAGAIN || (error == -ENOMEM && op_may_wait(s, op)))
-        op_queue(s, op);
+        op_wait(s, op);
     else if (error)
         op_answer(op, error, NULL);
 }
@@ -223,7 +241,7 @@ static void op_start(struct service *s, struct alloc_op *op)
     int error = op_try(s, op);
     if (error == -EAGAIN || error == -ENOMEM)
         complain_once(s, op);
-    queue_or_answer(s, op, error);
+    wait_or_answer(s, op, error);
 }
 
 /* Returns the memory of an operation and of its request, which it has for as long as it waits. */
@@ -447,20 +465,6 @@ int service_resize(struct service *s, const struct service_actor *by, uint64_t s
 
 /* ---- waiting for memory ------------------------------------------------------------------ */
 
-static void unqueue(struct service *s, struct alloc_op *op)
-{
-    if (op->state != ALLOC_WAITS)
-        return; /* not in the queue */
-    LIST_REMOVE(s->alloc_queue, op);
-    if (s->last_queued == op && s->alloc_queue)
-        for (s->last_queued = s->alloc_queue; s->last_queued->next;)
-            s->last_queued = s->last_queued->next;
-    op->request->alloc = NULL;
-    deadline_clear(s, &op->expiry);
-    deadline_clear(s, &op->turn_over);
-    s->numbers.allocs_waiting--;
-}
-
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
 {
     /* finish_create answers: the kernel tells only once that the client has gone */
@@ -468,7 +472,6 @@ void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
         atomic_store(&op->interrupted, true);
         return;
     }
-    unqueue(s, op);
     op_answer(op, error, NULL);
     s->step.is_unsettled = true; /* stores that queued behind it may be promoted */
 }
@@ -493,13 +496,14 @@ void service_drop_allocs(struct service *s)
 /* Tries every waiter, in order: the large wish of one store does not hold the others up. */
 void service_retry_allocs(struct service *s)
 {
-    for (uint64_t left = s->numbers.allocs_waiting; left > 0 && s->alloc_queue; left--) {
-        struct alloc_op *op = s->alloc_queue;
-        unqueue(s, op);
+    s->next_tried = s->alloc_queue;
+    while (s->next_tried) {
+        struct alloc_op *op = s->next_tried;
+        s->next_tried = op->next;
         steps_go(alloc_steps, &op->state, ALLOC_TRIES);
         /* A failed try gives memory back, which would start the next one at once, without end. */
         int error = service_is_backed_off(s, BACKOFF_MAKE, op->id) ? -EAGAIN : op_try(s, op);
-        queue_or_answer(s, op, error);
+        wait_or_answer(s, op, error);
     }
 }
 

@@ -58,7 +58,8 @@ struct alloc_op {
     char name[256], tag[256], wire_id[256]; /* "": none */
     struct piece **pieces;                  /* `count` pieces while the job runs */
     int error;                              /* of the job */
-    struct alloc_op *next;
+    bool is_queued;
+    struct alloc_op *next, *prev;
 };
 
 static inline uint64_t alloc_size_of(const struct alloc_op *op, uint32_t index)
@@ -72,6 +73,12 @@ static inline uint64_t alloc_count_short(const struct alloc_op *op, const struct
     uint64_t has_bytes = held->reserved_bytes + (op->aside ? held->due_bytes : 0);
     return op->total_bytes > has_bytes ? op->total_bytes - has_bytes : 0;
 }
+
+/* alloc_queue.c: the queue is in the order of turns. */
+void alloc_queue_add(struct service *s, struct alloc_op *op);
+void alloc_queue_remove(struct service *s, struct alloc_op *op);
+/* Call it when a turn is over. */
+void alloc_queue_pass_turns(struct service *s);
 
 /* Makes `count` pieces and gives them to the keeper; op->made is called on the loop's thread, and
  * op->error tells the result. Fails only if no part could start: a single one makes all the pieces

@@ -6,14 +6,58 @@
 
 #include <errno.h>
 
+/* ---- the queue --------------------------------------------------------------------------- */
+
+/* An operation that lacked memory while it was made comes back with its old turn. */
+void alloc_queue_add(struct service *s, struct alloc_op *op)
+{
+    struct alloc_op *before = s->last_queued;
+    while (before && before->turn > op->turn)
+        before = before->prev;
+    op->prev = before;
+    op->next = before ? before->next : s->alloc_queue;
+    *(op->prev ? &op->prev->next : &s->alloc_queue) = op;
+    *(op->next ? &op->next->prev : &s->last_queued) = op;
+    if (op->turn_until_ms > service_now(s) && (!s->first_turn || s->first_turn == op->next))
+        s->first_turn = op;
+    op->is_queued = true;
+    s->numbers.allocs_waiting++;
+}
+
+void alloc_queue_remove(struct service *s, struct alloc_op *op)
+{
+    *(op->prev ? &op->prev->next : &s->alloc_queue) = op->next;
+    *(op->next ? &op->next->prev : &s->last_queued) = op->prev;
+    if (s->first_turn == op)
+        s->first_turn = op->next;
+    if (s->next_tried == op)
+        s->next_tried = op->next;
+    op->is_queued = false;
+    s->numbers.allocs_waiting--;
+}
+
+void alloc_queue_pass_turns(struct service *s)
+{
+    uint64_t now_ms = service_now(s);
+    while (s->first_turn && s->first_turn->turn_until_ms <= now_ms)
+        s->first_turn = s->first_turn->next;
+}
+
+/* Returns the first operation that newer waiters queue behind; NULL if there is none. Each step
+ * asks, and thousands may be queued. */
+static const struct alloc_op *find_turn(const struct service *s)
+{
+    const struct alloc_op *op = s->first_turn;
+    uint64_t now_ms = op ? service_now(s) : 0;
+    while (op && op->turn_until_ms <= now_ms)
+        op = op->next;
+    return op;
+}
+
 uint64_t service_alloc_turn(const struct service *s)
 {
-    uint64_t turn = UINT64_MAX;
-    for (const struct alloc_op *op = s->alloc_queue; op; op = op->next) {
-        if (op->turn < turn && op->turn_until_ms > service_now(s))
-            turn = op->turn;
-    }
-    return turn == UINT64_MAX ? turn : turn - 1;
+    const struct alloc_op *op = find_turn(s);
+    return op ? op->turn - 1 : UINT64_MAX;
 }
 
 bool service_is_guaranteed(const struct service *s, const struct core_store *store)
@@ -45,14 +89,12 @@ static bool holds_off(const struct service *s, const struct core_store *before,
     return service_holds_off(s, waiter->id) && (!of_pool || before->use.pool == store->use.pool);
 }
 
-static const struct core_store *find_alloc(const struct service *s, uint64_t turn)
+/* Returns the store of the first ALLOC that newer waiters queue behind; NULL if there is none. */
+static const struct core_store *find_alloc(const struct service *s)
 {
-    for (const struct alloc_op *op = s->alloc_queue; op; op = op->next) {
-        const struct core_session *session = core_find_session(s->core, op->session);
-        if (session && op->turn == turn && op->turn_until_ms > service_now(s))
-            return core_find_store(s->core, session->store);
-    }
-    return NULL;
+    const struct alloc_op *op = find_turn(s);
+    const struct core_session *session = op ? core_find_session(s->core, op->session) : NULL;
+    return session ? core_find_store(s->core, session->store) : NULL;
 }
 
 /* Returns the store of the first waiter older than `store`, and older than `turn`, that holds it
@@ -83,7 +125,6 @@ const struct core_store *service_get_ahead(const struct service *s, const struct
     const struct core_store *before = find_waiter(s, alloc_turn, store);
     if (before)
         return before;
-    const struct core_store *making =
-        alloc_turn == UINT64_MAX ? NULL : find_alloc(s, alloc_turn + 1);
+    const struct core_store *making = find_alloc(s);
     return making == store ? NULL : making;
 }

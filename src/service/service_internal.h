@@ -70,8 +70,10 @@ struct service {
         uint64_t store, bytes; /* the device itself was short of memory for this store; 0: none */
     } shortfall;
     struct alloc_op *alloc_queue; /* waiting for memory; the oldest is tried first */
-    struct alloc_op *last_queued; /* its end, if there is one */
-    uint64_t last_alloc;          /* id of the last operation */
+    struct alloc_op *last_queued; /* its end */
+    struct alloc_op *first_turn;  /* the first in it that newer waiters queue behind; or NULL */
+    struct alloc_op *next_tried; /* the next of a pass over the queue; NULL: no pass is under way */
+    uint64_t last_alloc;         /* id of the last operation */
     struct bulk_op *bulk_queue;
     struct sums *sums;           /* contents.c's */
     struct idvec known_sums;     /* those with a text, by store */
