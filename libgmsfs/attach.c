@@ -22,8 +22,8 @@ static int attach_take(void *context, const struct gfs_item *item, int *fd)
 
     if (error || attach->done == attach->count || item->rank != attach->done)
         return -EPROTO;
-    error =
-        gfs_range_append(&handle->memory, &handle->range, item->aligned_bytes, attach->access, *fd);
+    error = gfs_range_append(&handle->memory, &handle->range, item->aligned_bytes, item->size_bytes,
+                             attach->access, *fd);
     if (error)
         return error == -ENOSPC ? -EPROTO : error;
     attach->mappings[attach->done++] =

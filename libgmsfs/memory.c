@@ -137,13 +137,13 @@ int gfs_range_begin(struct gfs_memory *memory, struct gfs_range *range, uint64_t
 }
 
 int gfs_range_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
-                     enum gmsfs_access access, int fd)
+                     uint64_t used_bytes, enum gmsfs_access access, int fd)
 {
     int error;
 
     if (size_bytes > range->reserved_bytes - range->mapped_bytes)
         return -ENOSPC;
-    error = memory->kind->append(memory, range, size_bytes, access, fd);
+    error = memory->kind->append(memory, range, size_bytes, used_bytes, access, fd);
     if (!error)
         range->mapped_bytes += size_bytes;
     return error;

@@ -97,7 +97,7 @@ struct gfs_memory_kind {
     int (*map)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                enum gmsfs_access access, int fd);
     int (*append)(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
-                  enum gmsfs_access access, int fd);
+                  uint64_t used_bytes, enum gmsfs_access access, int fd);
     int (*find_devices)(struct gfs_memory *memory, uint64_t *devices); /* NULL: not needed */
     int (*settle)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                   enum gmsfs_access access, uint64_t devices);
@@ -171,10 +171,11 @@ int gfs_memory_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_byte
 
 /* Reserves, for the devices named now; the caller sets `careful`, all else is zero. */
 int gfs_range_begin(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes);
-/* As gfs_memory_map, after the last mapping of the range. -EEXIST: another thread of the program
- * took an address meanwhile; begin again with `careful`. -ENOSPC: the reservation is full. */
+/* As gfs_memory_map, after the last mapping of the range; used_bytes: the allocation's size, which
+ * its file has at least. -EEXIST: another thread of the program took an address meanwhile; begin
+ * again with `careful`. -ENOSPC: the reservation is full. */
 int gfs_range_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
-                     enum gmsfs_access access, int fd);
+                     uint64_t used_bytes, enum gmsfs_access access, int fd);
 /* Settles the range, which becomes an ordinary reservation, full of mappings. */
 int gfs_range_end(struct gfs_memory *memory, struct gfs_range *range, enum gmsfs_access access);
 /* Unmaps and releases; the range is as at the start. */

@@ -98,8 +98,9 @@ static int cuda_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes
 }
 
 static int cuda_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
-                       enum gmsfs_access access, int fd)
+                       uint64_t used_bytes, enum gmsfs_access access, int fd)
 {
+    (void)used_bytes;
     return cuda_map(memory, range->base + range->mapped_bytes, size_bytes, access, fd);
 }
 

@@ -66,12 +66,15 @@ static int host_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_byt
 }
 
 /* Puts zeros behind a file that ends before its mapping (GMSFS_ALLOC_EXACT), where an access would
- * raise SIGBUS. */
-static int host_map_tail(char *va, uint64_t size_bytes, enum gmsfs_access access, int fd)
+ * raise SIGBUS. The file has at least `used_bytes`. */
+static int host_map_tail(char *va, uint64_t size_bytes, uint64_t used_bytes,
+                         enum gmsfs_access access, int fd)
 {
     uint64_t mask = (uint64_t)sysconf(_SC_PAGESIZE) - 1, end;
     struct stat file;
 
+    if (((used_bytes + mask) & ~mask) >= size_bytes)
+        return 0;
     if (fstat(fd, &file) < 0)
         return -errno;
     end = ((uint64_t)file.st_size + mask) & ~mask;
@@ -91,7 +94,7 @@ static int host_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes
         MAP_FAILED)
         error = -errno;
     if (!error)
-        error = host_map_tail((char *)va, size_bytes, access, fd);
+        error = host_map_tail((char *)va, size_bytes, 0, access, fd);
     if (error) /* it may have taken the reservation away first */
         host_unmap(memory, va, size_bytes);
     return error;
@@ -136,7 +139,7 @@ static int host_open_part(struct gfs_range *range, uint64_t size_bytes)
  * a mapping more. Instead a part of the reservation is given up, and mappings are put where it was,
  * if no other thread has mapped something there by then. */
 static int host_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
-                       enum gmsfs_access access, int fd)
+                       uint64_t used_bytes, enum gmsfs_access access, int fd)
 {
     void *va = (void *)(range->base + range->mapped_bytes), *got;
     int error = 0;
@@ -151,7 +154,7 @@ static int host_append(struct gfs_memory *memory, struct gfs_range *range, uint6
     if (got == MAP_FAILED)
         return -errno;
     /* kernels before 4.17 take the address for a hint */
-    error = got == va ? host_map_tail(got, size_bytes, access, fd) : -EEXIST;
+    error = got == va ? host_map_tail(got, size_bytes, used_bytes, access, fd) : -EEXIST;
     if (error)
         munmap(got, size_bytes);
     return error;

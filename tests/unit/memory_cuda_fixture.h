@@ -114,7 +114,7 @@ __attribute__((unused)) static void fill_range(struct gfs_memory *memory, struct
 {
     check_int(gfs_range_begin(memory, range, count * PIECE), 0);
     for (size_t i = 0; i < count; i++)
-        check_int(gfs_range_append(memory, range, PIECE, access, fds[i]), 0);
+        check_int(gfs_range_append(memory, range, PIECE, 0, access, fds[i]), 0);
     check_int(gfs_range_end(memory, range, access), 0);
 }
 

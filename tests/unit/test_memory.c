@@ -32,7 +32,7 @@ static int make_piece(char fill)
 static int append_piece(struct gfs_memory *memory, struct gfs_range *range, char fill)
 {
     int fd = make_piece(fill);
-    int r = gfs_range_append(memory, range, GRANULE, GMSFS_ACCESS_READ, fd);
+    int r = gfs_range_append(memory, range, GRANULE, 0, GMSFS_ACCESS_READ, fd);
 
     close(fd);
     return r;

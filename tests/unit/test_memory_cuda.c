@@ -172,7 +172,7 @@ static int use_everything(const int fds[2])
     }
     r = gfs_range_begin(&memory, &range, 2 * PIECE);
     for (int i = 0; i < 2 && !r; i++)
-        r = gfs_range_append(&memory, &range, PIECE, GMSFS_ACCESS_WRITE, fds[i]);
+        r = gfs_range_append(&memory, &range, PIECE, 0, GMSFS_ACCESS_WRITE, fds[i]);
     if (!r)
         r = gfs_range_end(&memory, &range, GMSFS_ACCESS_WRITE);
     if (!r)
