@@ -55,11 +55,19 @@ def read(handle: Any) -> Any:
     handle.call("gmsfs_read_layout", ctypes.byref(layout), *sizes)
     try:
         count = layout.contents.entry_count
-        rows = ctypes.string_at(layout.contents.entries, count * _ENTRY.size) if count else b""
-        string_at = ctypes.string_at
+        if not count:
+            return []
+        rows = list(_ENTRY.iter_unpack(ctypes.string_at(layout.contents.entries, count * _ENTRY.size)))
+        start, (*_, last, last_bytes) = rows[0][0], rows[-1]
+        texts = ctypes.string_at(start, last + last_bytes - start)  # of all entries: they lie in order
         return [
-            (string_at(key, key_bytes).decode(), rank, offset, string_at(value, value_bytes))
-            for key, key_bytes, rank, offset, value, value_bytes in _ENTRY.iter_unpack(rows)
+            (
+                texts[key - start : key - start + key_bytes].decode(),
+                rank,
+                offset,
+                texts[value - start : value - start + value_bytes],
+            )
+            for key, key_bytes, rank, offset, value, value_bytes in rows
         ]
     finally:
         handle.lib.gmsfs_free_layout(layout)
@@ -107,7 +115,7 @@ def specs(store: str, entries: Any, aligned_bytes: Any, names: Optional[Iterable
 def parse(value: Any) -> Any:
     """A Shape, None if the value describes no tensor, or a text: the error in it."""
     try:
-        json_value = json.loads(value.decode(), object_pairs_hook=_unique)
+        json_value = _decode_json(value.decode())
     except (ValueError, RecursionError):
         return None
     if not isinstance(json_value, dict):
@@ -167,6 +175,9 @@ def _unique(pairs: Any) -> Any:
     if len(members) < len(pairs):
         raise ValueError("a key twice")
     return members
+
+
+_decode_json = json.JSONDecoder(object_pairs_hook=_unique).decode  # json.loads would make one for each value
 
 
 def _are_sizes(numbers: Any) -> Any:

@@ -219,6 +219,7 @@ class Reading(StoreCase):
                 "twice": (b'{"dtype":"uint8","dtype":"int8","shape":[2]}', 0),
                 "deep": (b"[" * 100_000, 0),
                 "uint": (b'{"dtype":"uint8","shape":[2]}', 0),
+                "without a value": (b"", 0),
             }
         )
         with gmsfs.open(self.path) as store:

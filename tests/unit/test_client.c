@@ -284,6 +284,19 @@ static void write_layout(struct gfs_writer *writer)
     gfs_write_binary(writer, "{}", 2);
 }
 
+/* Keys and values lie in the document, whose bytes Python copies at once. */
+static void check_order(const struct gmsfs_layout *layout)
+{
+    const char *at = layout->entries[0].key;
+
+    for (size_t i = 0; i < layout->entry_count; i++) {
+        const struct gmsfs_layout_entry *entry = layout->entries + i;
+
+        check(entry->key >= at && (const char *)entry->value >= entry->key + entry->key_bytes);
+        at = (const char *)entry->value + entry->value_bytes;
+    }
+}
+
 TAP_TEST(layout_decodes_allocations_and_entries)
 {
     struct gfs_writer writer = {0};
@@ -303,6 +316,7 @@ TAP_TEST(layout_decodes_allocations_and_entries)
     check_int(layout->entries[1].rank, 1);
     check_int(layout->entries[1].offset, 512);
     check_bytes(layout->entries[1].value, layout->entries[1].value_bytes, "{}", 2);
+    check_order(layout);
     gmsfs_free_layout(layout);
     gmsfs_free_layout(NULL);
 }
