@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from collections import defaultdict
 from typing import Any, Dict, List, NamedTuple
 
 import torch
@@ -56,15 +57,16 @@ class Attacher:
         self.attributes = list(plain_attributes(walked))
         self.buffers, specs = store._attach(None)
         self.specs: Dict[str, Any] = {spec.name: spec for spec in specs}
-        self.objects: Dict[int, List[Part]] = {}  # by id of a tensor of the module: its names
+        self.objects: Dict[int, List[Part]] = defaultdict(list)  # by id of a tensor of the module: its names
         for part in self.parts:
-            self.objects.setdefault(id(part.tensor), []).append(part)
+            self.objects[id(part.tensor)].append(part)
         entries = store._entries or store._working_entries(self.buffers)
-        self.said: Dict[str, Said] = {}  # of the few that say something
-        for key, _, _, value in entries:
-            said = read_value(value)
-            if said is not NOTHING and key in self.specs:
-                self.said[key] = said
+        known = {value: read_value(value) for value in {value for _, _, _, value in entries}}
+        self.said = {  # of the few that say something
+            key: known[value]
+            for key, _, _, value in entries
+            if known[value] is not NOTHING and key in self.specs
+        }
 
     def run(self) -> None:
         self.check()
@@ -72,8 +74,9 @@ class Attacher:
         self._check_ties(tensors)
         for parts in self.objects.values():
             for part in parts:
-                if part.name in tensors:
-                    self._put(parts, tensors[part.name], self.said.get(part.name, NOTHING))
+                tensor = tensors.get(part.name)
+                if tensor is not None:
+                    self._put(parts, tensor, part.name)
                     break
         self._tie()
         self._set_attributes()
@@ -144,11 +147,11 @@ class Attacher:
                         "they are one tensor in the module and differ in the store; untie them in the module",
                     )
 
-    def _put(self, parts: List[Part], tensor: Any, said: Said) -> None:
-        """The store's tensor under all names of one object of the module."""
+    def _put(self, parts: List[Part], tensor: Any, name: str) -> None:
+        """The store's tensor, which has this name there, under all names of one object of the module."""
         first = parts[0]
         if not first.is_parameter:
-            made = tensor if said.is_shared else tensor.clone()
+            made = tensor if self.said.get(name, NOTHING).is_shared else tensor.clone()
             for part in parts:
                 part.owner._buffers[part.leaf] = made
             return
