@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gmsfs.vllm.ranks: two ranks in processes of their own. Needs torch with gloo."""
+"""gmsfs.vllm.ranks: two and four ranks in processes of their own. Needs torch with gloo."""
 
 import json
 import os
@@ -15,15 +15,16 @@ RANK = os.path.join(os.path.dirname(__file__), "../tools/vllm_rank.py")
 
 
 class Engine:
-    """Two ranks in a session of their own; ways: by rank."""
+    """All ranks of an engine, in a session of their own. way: of one of them."""
 
     count = 0
 
-    def __init__(self, case, rank0="", rank1=""):
+    def __init__(self, case, rank=0, way=""):
         Engine.count += 1
         meeting = case.file(f"meeting-{os.getpid()}-{Engine.count}")
+        ways = [way if each == rank else "" for each in range(case.count)]
         self.process = subprocess.Popen(
-            [sys.executable, RANK, meeting, *case.paths, rank0, rank1],
+            [sys.executable, RANK, meeting, *case.paths, *ways],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -31,7 +32,7 @@ class Engine:
         )
         case.engines.append(self)
 
-    def seen(self, count=2):
+    def seen(self, count):
         """Returns the reports of `count` ranks, sorted by rank."""
         lines = [self.process.stdout.readline() for _ in range(count)]
         return sorted(map(json.loads, lines), key=lambda one: one["rank"])
@@ -48,11 +49,14 @@ class Engine:
 
 
 class Ranks(StoreCase):
+    count = 2
+
     def setUp(self):
         super().setUp()
         self.engines = []
-        self.paths = [self.path, self.path + "-1"]
-        os.mkdir(self.paths[1])
+        self.paths = [self.path] + [f"{self.path}-{rank}" for rank in range(1, self.count)]
+        for path in self.paths[1:]:
+            os.mkdir(path)
 
     def tearDown(self):
         for engine in self.engines:
@@ -61,13 +65,13 @@ class Ranks(StoreCase):
             super().tearDown()
 
     def assert_seen(self, engine, role):
-        """Returns the id of the load that both ranks have."""
-        first, second = engine.seen()
-        for one in (first, second):
+        """Returns the id of the load that all ranks have."""
+        seen = engine.seen(self.count)
+        for one in seen:
             self.assertEqual((one["role"], one["same"], one["private"], one["left"]), (role, True, 0, []))
-        self.assertEqual(first["load"], second["load"])
-        self.assertNotEqual(first["load"], "")
-        return first["load"]
+        (load,) = {one["load"] for one in seen}
+        self.assertNotEqual(load, "")
+        return load
 
     def committed(self):
         found = []
@@ -87,35 +91,40 @@ class Ranks(StoreCase):
         self.assertEqual(self.assert_seen(Engine(self), "attached"), load)
 
     def test_engines_that_start_at_once_have_one_writer(self):
-        first, second = Engine(self), Engine(self)
-        seen = [*first.seen(), *second.seen()]
-        self.assertEqual(len({one["load"] for one in seen}), 1)
-        self.assertEqual(sorted(one["role"] for one in seen), ["attached", "attached", "wrote", "wrote"])
-        self.assertEqual(seen[0]["role"], seen[1]["role"])
+        seen = [engine.seen(self.count) for engine in (Engine(self), Engine(self))]
+        self.assertEqual(len({one["load"] for engine in seen for one in engine}), 1)
+        roles = [{one["role"] for one in engine} for engine in seen]
+        self.assertCountEqual(roles, [{"attached"}, {"wrote"}])
 
     def test_a_rank_that_fails_stops_the_others_and_nothing_is_committed(self):
-        for rank, other in ((0, 1), (1, 0)):
+        for rank in range(self.count):
             with self.subTest(rank):
-                said = Engine(self, **{f"rank{rank}": "fail"}).seen()
-                self.assertEqual("ValueError: its file is broken", said[rank]["error"])
-                self.assertIn(f"one failed: rank {rank}: its file is broken", said[other]["error"])
-                self.assertEqual(self.committed(), [False, False])
+                said = Engine(self, rank, "fail").seen(self.count)
+                self.assertEqual("ValueError: its file is broken", said.pop(rank)["error"])
+                for other in said:
+                    self.assertIn(f"one failed: rank {rank}: its file is broken", other["error"])
+                self.assertEqual(self.committed(), [False] * self.count)
         self.assert_seen(Engine(self), "wrote")
 
     def test_a_rank_that_dies_stops_the_others_and_nothing_is_committed(self):
-        for rank in range(2):
+        for rank in range(self.count):
             with self.subTest(rank):
-                (said,) = Engine(self, **{f"rank{rank}": "die"}).seen(1)
-                self.assertEqual(said["rank"], 1 - rank)
-                self.assertIn("error", said)
-                self.assertEqual(self.committed(), [False, False])
+                said = Engine(self, rank, "die").seen(self.count - 1)
+                self.assertEqual({rank, *(one["rank"] for one in said)}, set(range(self.count)))
+                for other in said:
+                    self.assertIn("error", other)
+                self.assertEqual(self.committed(), [False] * self.count)
 
     def test_a_mix_of_two_loads_is_loaded_anew(self):
         first = Engine(self)
         load = self.assert_seen(first, "wrote")
         first.kill()
-        gmsfs.publish(self.paths[1], {"x": b"other"}, timeout=TIMEOUT)
+        gmsfs.publish(self.paths[-1], {"x": b"other"}, timeout=TIMEOUT)
         self.assertNotEqual(self.assert_seen(Engine(self), "wrote"), load)
+
+
+class FourRanks(Ranks):
+    count = 4
 
 
 if __name__ == "__main__":

@@ -86,6 +86,14 @@ class Weights(RanksCase):
         self.assertEqual(self.assert_loaded(self.over_stores(), "attached"), load)
         self.assertEqual([command("sum", path) for path in self.paths], sums)
 
+    def test_a_mix_of_two_loads_is_loaded_anew(self):
+        first = self.over_stores()
+        load = self.assert_loaded(first, "loaded and published")
+        first.kill()
+        self.wait_until(lambda: not self.holders(), "a dead rank has its lock")
+        in_child(gmsfs.publish, self.paths[-1], {"x": b"other"})
+        self.assertNotEqual(self.assert_loaded(self.over_stores(), "loaded and published"), load)
+
     def test_a_rank_that_is_killed_while_it_publishes_leaves_all_stores_empty(self):
         for rank in range(self.count):
             engine = self.over_stores("it is copying")
@@ -96,6 +104,10 @@ class Weights(RanksCase):
             self.assertEqual([info.committed for info in self.infos()], [False] * self.count)
             engine.kill()
         self.assert_loaded(self.over_stores(), "loaded and published")
+
+
+class WeightsOfFourRanks(Weights):
+    count = 4
 
 
 class LongEngine(Engine):

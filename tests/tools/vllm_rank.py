@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vllm_rank.py MEETING PATH0 PATH1 WAY0 WAY1: the two ranks of an engine, without an engine, each in a child:
+"""vllm_rank.py MEETING PATH... WAY...: the ranks of an engine, without an engine, each in a child:
 it takes its store as gmsfs.vllm does and publishes or attaches a module of its own. Each prints a line of
 JSON, and stays until the standard input ends. WAY: "", "fail" in the load, or "die" before the commit."""
 
@@ -17,7 +17,7 @@ TIMEOUT = 60 * int(os.environ.get("GMSFS_TEST_SLOW", "1"))
 
 
 def gather(value):
-    found = [None, None]
+    found = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(found, value)
     return found
 
@@ -42,7 +42,9 @@ def load(place, rank, way):
 
 def run(rank, meeting, paths, way):
     """In the child."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=len(paths)
+    )
     place = ranks.Rank(paths, rank, gather, TIMEOUT)
     role = "wrote" if place.writable else "attached"
     try:
@@ -67,7 +69,7 @@ def run(rank, meeting, paths, way):
 
 
 def tell(seen):
-    """A line in one piece: both children write to one pipe."""
+    """A line in one piece: all children write to one pipe."""
     os.write(1, json.dumps(seen).encode() + b"\n")
 
 
@@ -83,6 +85,8 @@ def start(rank, *arguments):
 
 
 if __name__ == "__main__":
-    children = [start(rank, sys.argv[1], sys.argv[2:4], sys.argv[4 + rank]) for rank in range(2)]
+    _, meeting, *rest = sys.argv
+    count = len(rest) // 2
+    children = [start(rank, meeting, rest[:count], way) for rank, way in enumerate(rest[count:])]
     for child in children:
         os.waitpid(child, 0)
