@@ -141,7 +141,7 @@ GMSFS_API int gmsfs_allocate_handle(gmsfs_t *handle, uint64_t size_bytes, const 
  * first_slot: the others follow by one. name: NULL, or ending in decimal digits, which count up.
  * flags: GMSFS_ALLOC_NOWAIT: -ENOMEM at once. GMSFS_ALLOC_EXACT: for an immutable layout: host
  * memory ends with size_bytes. A mapping of this library is private zeros from the next page on,
- * where writes are lost; the rest of the last page is shared memory.
+ * where writes are lost; the rest of the last page is shared memory, which the commit clears.
  */
 GMSFS_API int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
                                      const char *tag, const char *name, unsigned flags,

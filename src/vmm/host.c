@@ -246,6 +246,11 @@ static int host_adopt(struct vmm_device *device, struct vmm_piece *piece)
     struct stat stat;
 
     (void)device;
+    piece->immutable = memfd_is_immutable(piece->fd);
+    /* a process killed between the seals and the clearing left its last page as it was */
+    int error = piece->immutable ? memfd_make_immutable(piece->fd) : 0;
+    if (error)
+        return error;
     if (piece->fd_readonly == piece->fd) {
         int fd = memfd_reopen(piece->fd, false);
         if (fd < 0)
@@ -254,7 +259,6 @@ static int host_adopt(struct vmm_device *device, struct vmm_piece *piece)
     }
     piece->sealed = piece->sealed || memfd_has_fixed_size(piece->fd);
     piece->final = memfd_is_final(piece->fd);
-    piece->immutable = memfd_is_immutable(piece->fd);
     /* a spool has grown for a write that was not recorded; other memory may end with its size */
     if (fstat(piece->fd, &stat) == 0 &&
         ((uint64_t)stat.st_size < piece->aligned_bytes) == piece->sealed)

@@ -135,12 +135,21 @@ int memfd_finish(int fd)
     return present & F_SEAL_SEAL ? 0 : error;
 }
 
+/* Clears the rest of the last page, which a mapping shows behind the end of the file. Truncation to
+ * the present size does so, under any seals. */
+static int clear_rest(int fd)
+{
+    struct stat stat;
+
+    return fstat(fd, &stat) < 0 || ftruncate(fd, stat.st_size) < 0 ? -errno : 0;
+}
+
 int memfd_make_immutable(int fd)
 {
     int error = add_seals(fd, SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL);
 
     if (memfd_is_immutable(fd))
-        return 0;
+        return clear_rest(fd); /* no process can write there any more */
     return error == -EPERM || error == -EINVAL ? -EOPNOTSUPP : error;
 }
 

@@ -38,9 +38,9 @@ bool memfd_has_fixed_size(int fd);
 int memfd_seal(int fd);
 /* Lets no process add seals any more. -EPERM: one has sealed the file against writes before. */
 int memfd_finish(int fd);
-/* Lets no process ever change the bytes again, nor add seals. -EBUSY: a process has the file mapped
- * for writing; -EOPNOTSUPP: it is no memfd, or memfd_finish or memfd_seal was called before. May
- * take 0.2 s. */
+/* Lets no process ever change the bytes again, nor add seals; behind the end of the file its last
+ * page has zeros. -EBUSY: a process has the file mapped for writing; -EOPNOTSUPP: it is no memfd,
+ * or memfd_finish or memfd_seal was called before. May take 0.2 s. */
 int memfd_make_immutable(int fd);
 bool memfd_is_final(int fd); /* no seal can be added; also a file of memfd_make_in */
 bool memfd_is_immutable(int fd);

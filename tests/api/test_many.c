@@ -12,6 +12,7 @@
 #include "api.h"
 
 #define MEMORY_BYTES ((uint64_t)64 << 20) /* bound of these tests on the device */
+#define PAGE_BYTES   4096
 
 static uint32_t publish_many(void)
 {
@@ -123,15 +124,21 @@ TAP_TEST(of_several_allocations_none_is_made_if_one_is_refused)
     gmsfs_close(writer);
 }
 
-/* Puts a byte at the end of each. */
+/* Fills the last page of each, from the last byte on. */
 static void fill_ends(gmsfs_t *writer, char byte)
 {
     struct gmsfs_mapping *list = NULL;
     size_t count;
 
     check_int(gmsfs_attach_all(writer, GMSFS_ACCESS_WRITE, &list, &count), 0);
-    for (size_t i = 0; i < count; i++)
-        ((char *)list[i].ptr)[list[i].size_bytes - 1] = byte;
+    for (size_t i = 0; i < count; i++) {
+        char *bytes = list[i].ptr;
+        uint64_t at = list[i].size_bytes - 1;
+
+        do
+            bytes[at++] = byte;
+        while (at % PAGE_BYTES);
+    }
     free(list);
 }
 

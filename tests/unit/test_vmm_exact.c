@@ -48,16 +48,39 @@ TAP_TEST(exact_memory_ends_with_its_size)
     vmm_close(vmm);
 }
 
+static void adopt(const struct vmm_piece *piece, struct vmm_piece *adopted)
+{
+    struct vmm_kept kept = {.fd = piece->fd, .fd_readonly = piece->fd_readonly};
+
+    require(vmm_adopt(vmm, VMM_TIER_DEVICE, &kept, 2 * MIB, 2 * MIB, true, adopted) == 0);
+}
+
 TAP_TEST(a_next_process_finds_where_exact_memory_ends)
 {
     struct vmm_piece piece, adopted;
-    struct vmm_kept kept;
 
     open_host(64 * MIB);
     require(vmm_create_exact(vmm, 4097, &piece) == 0);
-    kept = (struct vmm_kept){.fd = piece.fd, .fd_readonly = piece.fd_readonly};
-    require(vmm_adopt(vmm, VMM_TIER_DEVICE, &kept, 2 * MIB, 2 * MIB, true, &adopted) == 0);
+    adopt(&piece, &adopted);
     check_int(adopted.aligned_bytes, 4097);
+    close_host(&adopted);
+}
+
+TAP_TEST(a_next_process_clears_the_last_page_of_memory_that_the_former_only_sealed)
+{
+    struct vmm_piece piece, adopted;
+    uint8_t *at;
+
+    open_host(64 * MIB);
+    require(vmm_create_exact(vmm, 4097, &piece) == 0);
+    at = mmap(NULL, 2 * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, piece.fd, 0);
+    require(at != MAP_FAILED);
+    memset(at, 'x', 2 * PAGE_BYTES);
+    munmap(at, 2 * PAGE_BYTES);
+    require(fcntl(piece.fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_WRITE | F_SEAL_SEAL) == 0);
+    adopt(&piece, &adopted);
+    check(adopted.immutable);
+    check_last_page(&adopted, 4097);
     close_host(&adopted);
 }
 
