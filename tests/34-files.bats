@@ -223,6 +223,14 @@ load_directory() {
     }
 }
 
+@test "several threads fill one large file, and no mapping of theirs keeps it from being sealed" {
+    mkdir "$T/large"
+    head -c $(((50 << 20) + 5001)) /dev/urandom >"$T/large/model.bin"
+    cli load --files --threads 4 "$W" "$T/large"
+    assert_eq "$(info_of weights .immutable)" true
+    cmp "$F/model.bin" "$T/large/model.bin"
+}
+
 @test "ls tells the bytes of files beside the tensors" {
     load_directory
     cli ls "$W"

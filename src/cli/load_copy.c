@@ -2,9 +2,10 @@
 /*
  * The memory of loads, and their bytes into it (mover/fill.h).
  *
- * Host memory is files, which are asked for in order, by the thread that was called, and filled
- * meanwhile by several others, each a part of an allocation of its own: the kernel lets one at a
- * time write to a memfd. A GPU's memory is there, and mapped whole, before it is filled by ranges.
+ * Host memory is files. The thread that was called asks for the files in order, and several others
+ * fill them meanwhile, each an allocation of its own while there are enough: the kernel lets one
+ * thread at a time write to a memfd. A GPU's memory is there, and mapped whole, before ranges of
+ * bytes fill it.
  */
 #include "cli/load.h"
 

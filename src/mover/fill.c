@@ -22,6 +22,8 @@
 #define WRITTEN_BYTES ((size_t)128 << 10)
 #define SUMMED_BYTES  ((size_t)1 << 20)
 #define DIRECT_BYTES  ((size_t)4 << 20)
+/* Threads for each file from which on those beside its writer fill their parts through mappings. */
+#define MAPPED_FROM_THREADS 4u
 
 /* One thread at one part. */
 struct filling {
@@ -41,7 +43,8 @@ struct filling {
     /* The sink: memory, or a file. */
     uint8_t *into; /* NULL: not mapped */
     int fd;        /* of the supply; -1: none */
-    void *map;     /* of that file, if it cannot be written; NULL: none */
+    bool writes;   /* no other thread writes to that file */
+    void *map;     /* of that file, to fill the part; NULL: none */
     size_t map_bytes;
     struct pipe_copy pipe; /* to that file */
     bool is_room_out;      /* a room was given, and is not put yet */
@@ -62,29 +65,45 @@ static int sink_map(struct filling *filling, size_t size_bytes)
     void *map = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, filling->fd, 0);
 
     if (map == MAP_FAILED)
-        return sink_fail(filling, "map", -errno);
+        return -errno;
     filling->into = filling->map = map;
     filling->map_bytes = size_bytes;
     return 0;
 }
 
-/* Finds the memory or the file that the bytes go to. */
+/* Returns true to fill the part of a file through a mapping: the kernel locks the file for each
+ * write, so a thread beside the file's writer would wait. Bytes of a slow source hardly do, and
+ * with few threads for each file, the wait costs less than the faults of a mapping. */
+static bool sink_wants_map(const struct filling *filling)
+{
+    const struct fill *fill = filling->crew->fill;
+
+    return !filling->writes && !source_is_slow(fill->source) &&
+           filling->crew->work.threads >= MAPPED_FROM_THREADS * fill->supply->count;
+}
+
+/* Finds the memory or the file that the bytes go to; by writes if mmap fails. */
 static int sink_find(struct filling *filling)
 {
     struct supply *supply = filling->crew->fill->supply;
     struct stat status;
+    bool takes_writes;
+    int error = 0;
 
     filling->into = filling->range->into;
     if (filling->into || !supply)
         return 0;
-    filling->fd = supply_take(supply, filling->range->item);
+    filling->fd = supply_take(supply, filling->range->item, &filling->writes);
     if (filling->fd < 0)
         return filling->fd;
     if (fstat(filling->fd, &status) < 0)
         return sink_fail(filling, "look at", -errno);
-    if (!pages_take_writes(filling->fd, (uint64_t)status.st_size))
-        return sink_map(filling, (size_t)status.st_size);
-    if (!filling->sum)
+    takes_writes = pages_take_writes(filling->fd, (uint64_t)status.st_size);
+    if (!takes_writes || sink_wants_map(filling))
+        error = sink_map(filling, (size_t)status.st_size);
+    if (error && !takes_writes)
+        return sink_fail(filling, "map", error);
+    if (!filling->map && !filling->sum)
         pipe_copy_open(&filling->pipe);
     return 0;
 }
@@ -108,7 +127,7 @@ static void sink_close(struct filling *filling)
         munmap(filling->map, filling->map_bytes);
     pipe_copy_close(&filling->pipe);
     if (filling->fd >= 0)
-        supply_give_back(filling->crew->fill->supply, filling->range->item);
+        supply_give_back(filling->crew->fill->supply, filling->range->item, filling->writes);
 }
 
 /* Returns the room for the next bytes: their own place if possible, a GPU's buffer, or one of the

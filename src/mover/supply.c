@@ -12,13 +12,20 @@
 
 #define CANCEL_AGAIN_MS 10u
 
+static void supply_free(struct supply *supply)
+{
+    free(supply->fds);
+    free(supply->left);
+    free(supply->writes);
+}
+
 int supply_begin(struct supply *supply)
 {
     supply->fds = calloc(supply->count + 1, sizeof(*supply->fds));
     supply->left = calloc(supply->count + 1, sizeof(*supply->left));
-    if (!supply->fds || !supply->left) {
-        free(supply->fds);
-        free(supply->left);
+    supply->writes = calloc(supply->count + 1, sizeof(*supply->writes));
+    if (!supply->fds || !supply->left || !supply->writes) {
+        supply_free(supply);
         return -ENOMEM;
     }
     for (size_t i = 0; i < supply->count; i++)
@@ -36,8 +43,7 @@ void supply_end(struct supply *supply)
     for (size_t i = 0; i < supply->count; i++)
         if (supply->fds[i] >= 0)
             close(supply->fds[i]);
-    free(supply->fds);
-    free(supply->left);
+    supply_free(supply);
     pthread_mutex_destroy(&supply->mutex);
     pthread_cond_destroy(&supply->changed);
 }
@@ -131,7 +137,7 @@ void supply_run(struct supply *supply)
 
 /* ---- threads that fill --------------------------------------------------------------------- */
 
-int supply_take(struct supply *supply, size_t item)
+int supply_take(struct supply *supply, size_t item, bool *writes)
 {
     int fd;
 
@@ -139,14 +145,18 @@ int supply_take(struct supply *supply, size_t item)
     while (supply->fds[item] < 0 && !supply->is_over)
         pthread_cond_wait(&supply->changed, &supply->mutex);
     fd = supply->fds[item];
+    *writes = fd >= 0 && !supply->writes[item];
+    supply->writes[item] |= *writes;
     return fd < 0 ? -ECANCELED : fd;
 }
 
-void supply_give_back(struct supply *supply, size_t item)
+void supply_give_back(struct supply *supply, size_t item, bool writes)
 {
     SCOPED_CLOSE int filled = -1;
 
     SCOPED_LOCK(&supply->mutex);
+    if (writes)
+        supply->writes[item] = false;
     if (--supply->left[item] == 0) {
         filled = supply->fds[item];
         supply->fds[item] = -1;

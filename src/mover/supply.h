@@ -41,6 +41,7 @@ struct supply {
     pthread_cond_t changed;
     int *fds;     /* of each item supplied and not filled; else -1 */
     size_t *left; /* parts of each item that are not filled */
+    bool *writes; /* a thread writes to the item */
     size_t there, filled;
     bool is_getting; /* get() is running */
     bool is_over;    /* no more is supplied or filled */
@@ -61,10 +62,11 @@ void supply_run(struct supply *supply);
 void supply_put(struct supply *supply, size_t item, int fd);
 
 /* Called by a filling thread: waits for the item. Returns its descriptor, open until all parts were
- * given back; or -ECANCELED: it will not arrive. */
-int supply_take(struct supply *supply, size_t item);
-/* Gives back a part of an item, filled or not. */
-void supply_give_back(struct supply *supply, size_t item);
+ * given back; or -ECANCELED: it will not arrive. *writes: true if the caller alone may write
+ * to the item until its part is given back: the kernel locks a file for each write(2). */
+int supply_take(struct supply *supply, size_t item, bool *writes);
+/* Gives back a part of an item, filled or not. writes: as supply_take said. */
+void supply_give_back(struct supply *supply, size_t item, bool writes);
 /* Stops filling, so that no more items are asked for and no later refusal counts. Ends the wait of
  * get(). Returns the earlier refusal; 0: none. */
 int supply_stop(struct supply *supply);

@@ -54,12 +54,13 @@ static void *fill(void *context)
 
     while (filler->filled < supply->count && filler->filled < filler->enough) {
         size_t item = filler->filled;
+        bool writes;
 
-        filler->last = supply_take(supply, item);
+        filler->last = supply_take(supply, item, &writes);
         if (filler->last < 0)
             break;
         atomic_fetch_sub(&filler->asked->open, 1);
-        supply_give_back(supply, item);
+        supply_give_back(supply, item, writes);
         filler->filled++;
     }
     supply_stop(supply);
@@ -192,6 +193,7 @@ static int get_one(void *context, size_t first, size_t count)
 TAP_TEST(an_item_of_several_parts_is_open_until_the_last_one_is_filled)
 {
     struct supply supply = {.count = 1, .most = 1, .at_once = 1, .get = get_one};
+    bool writes;
     int fd;
 
     supply.context = &supply;
@@ -199,16 +201,37 @@ TAP_TEST(an_item_of_several_parts_is_open_until_the_last_one_is_filled)
     for (int i = 0; i < 3; i++)
         supply_add_part(&supply, 0);
     supply_run(&supply);
-    fd = supply_take(&supply, 0);
-    check(fd >= 0);
+    fd = supply_take(&supply, 0, &writes);
+    check(fd >= 0 && writes);
     for (int i = 0; i < 3; i++) {
-        check_int(supply_take(&supply, 0), fd);
+        check_int(supply_take(&supply, 0, &writes), fd);
         check(fcntl(fd, F_GETFD) >= 0);
         check_int(supply.filled, 0);
-        supply_give_back(&supply, 0);
+        supply_give_back(&supply, 0, writes);
     }
     check_int(supply.filled, 1);
     check_int(fcntl(fd, F_GETFD), -1);
+    supply_end(&supply);
+}
+
+TAP_TEST(one_thread_at_a_time_writes_to_an_item)
+{
+    struct supply supply = {.count = 2, .most = 2, .at_once = 1, .get = get_one};
+    bool writes;
+
+    supply.context = &supply;
+    require(supply_begin(&supply) == 0);
+    for (int i = 0; i < 6; i++)
+        supply_add_part(&supply, i == 0);
+    supply_run(&supply);
+    for (int turn = 0; turn < 2; turn++) {
+        check(supply_take(&supply, 0, &writes) >= 0 && writes);
+        check(supply_take(&supply, 0, &writes) >= 0 && !writes);
+        supply_give_back(&supply, 0, false);
+        check(supply_take(&supply, 0, &writes) >= 0 && !writes);
+        supply_give_back(&supply, 0, turn == 0);
+    }
+    check(supply_take(&supply, 1, &writes) >= 0 && writes);
     supply_end(&supply);
 }
 
@@ -274,12 +297,13 @@ static void count_cancel(void *context)
 static void *fail_to_fill(void *context)
 {
     struct waiting *waiting = context;
+    bool writes;
 
-    check(supply_take(waiting->supply, 0) >= 0);
+    check(supply_take(waiting->supply, 0, &writes) >= 0);
     while (!atomic_load(&waiting->is_asked))
         usleep(1000);
     check_int(supply_stop(waiting->supply), 0);
-    supply_give_back(waiting->supply, 0);
+    supply_give_back(waiting->supply, 0, writes);
     return NULL;
 }
 
