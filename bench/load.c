@@ -14,8 +14,9 @@
  * twice as long: each page is cleared before it is filled.) The file is mapped anew each time, as
  * it is by a program that starts. An image is summed as it is loaded: its floor is likewise pages
  * made first, then pread(2) into a buffer, XXH3 of that, and write(2). A file that is kept is one
- * memfd: one thread makes its pages, and one thread at a time fills them, since the kernel locks
- * the inode for both. The floor of one large file is such a memfd.
+ * memfd: one thread makes its pages, since the kernel locks the inode for that, and for a write(2)
+ * or splice(2). The floor of one large file is such a memfd, filled by one thread at a time, or by
+ * pread(2) into a mapping for each piece, which several threads do at once: whichever is faster.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -42,7 +43,8 @@ enum way {
     BY_SUM,      /* pread, XXH3 and write */
     MADE_SPLICE, /* by splice, once the pages are there */
     MADE_SUM,
-    MADE_ONE, /* by splice into one memfd, once its pages are there */
+    MADE_ONE,     /* by splice into one memfd, once its pages are there */
+    MADE_ONE_MAP, /* by pread into mappings of it */
     WAYS
 };
 
@@ -77,6 +79,7 @@ struct target {
     int fd;
     size_t base; /* of the piece, in the memfd */
     int ends[2]; /* of a pipe, if it is spliced */
+    char *map;   /* of the piece, if it is mapped */
 };
 
 static ssize_t copy_spliced(const struct copy *copy, const struct target *target, size_t at,
@@ -109,9 +112,14 @@ static int make_memfd(const struct copy *copy, size_t piece)
     return fd;
 }
 
+static int is_one(enum way way)
+{
+    return way == MADE_ONE || way == MADE_ONE_MAP;
+}
+
 static int is_made_first(enum way way)
 {
-    return way == MADE_SPLICE || way == MADE_SUM || way == MADE_ONE;
+    return way == MADE_SPLICE || way == MADE_SUM || is_one(way);
 }
 
 static int is_spliced(enum way way)
@@ -125,8 +133,14 @@ static struct target open_target(struct copy *copy, size_t piece)
 
     if (!is_made_first(copy->way))
         copy->memfds[piece] = make_memfd(copy, piece);
-    target.fd = copy->memfds[copy->way == MADE_ONE ? 0 : piece];
-    target.base = copy->way == MADE_ONE ? piece * PIECE_BYTES : 0;
+    target.fd = copy->memfds[is_one(copy->way) ? 0 : piece];
+    target.base = is_one(copy->way) ? piece * PIECE_BYTES : 0;
+    if (copy->way == MADE_ONE_MAP) {
+        target.map = mmap(NULL, piece_bytes(copy, piece), PROT_READ | PROT_WRITE, MAP_SHARED,
+                          target.fd, (off_t)target.base);
+        if (target.map == MAP_FAILED)
+            bench_die("mmap", errno);
+    }
     if (is_spliced(copy->way)) {
         bench_call("pipe", pipe2(target.ends, O_CLOEXEC));
         fcntl(target.ends[1], F_SETPIPE_SZ, PIPE_BYTES);
@@ -134,8 +148,10 @@ static struct target open_target(struct copy *copy, size_t piece)
     return target;
 }
 
-static void close_target(const struct copy *copy, const struct target *target)
+static void close_target(const struct copy *copy, const struct target *target, size_t bytes)
 {
+    if (copy->way == MADE_ONE_MAP)
+        munmap(target->map, bytes);
     if (is_spliced(copy->way)) {
         close(target->ends[0]);
         close(target->ends[1]);
@@ -149,6 +165,8 @@ static ssize_t copy_some_of(const struct copy *copy, const struct target *target
         return pwrite(target->fd, copy->file + at + done, bytes, (off_t)done);
     if (is_spliced(copy->way))
         return copy_spliced(copy, target, at, done, bytes);
+    if (copy->way == MADE_ONE_MAP)
+        return pread(copy->fd, target->map + done, bytes, (off_t)(at + done));
     return copy_summed(copy, target->fd, at, done, bytes);
 }
 
@@ -163,7 +181,7 @@ static void copy_piece(struct copy *copy, size_t piece)
             bench_die("copy", errno);
         done += (size_t)got;
     }
-    close_target(copy, &target);
+    close_target(copy, &target, bytes);
 }
 
 static void *copy_some(void *context)
@@ -224,13 +242,13 @@ static double time_floor(struct copy *copy, int threads, enum way way)
     copy->file = mmap(NULL, copy->bytes, PROT_READ, MAP_SHARED, copy->fd, 0);
     if (copy->file == MAP_FAILED)
         bench_die("mmap", errno);
-    if (way == MADE_ONE)
+    if (is_one(way))
         make_one(copy);
     else if (is_made_first(way))
         run_threads(copy, threads, make_some);
     run_threads(copy, threads, copy_some);
     took_us = bench_now_us() - start_us;
-    for (size_t i = 0; i == 0 || (way != MADE_ONE && i * PIECE_BYTES < copy->bytes); i++)
+    for (size_t i = 0; i == 0 || (!is_one(way) && i * PIECE_BYTES < copy->bytes); i++)
         close(copy->memfds[i]);
     munmap(copy->file, copy->bytes);
     return took_us;
@@ -334,7 +352,8 @@ static struct floor find_floor(const floors_us floors, enum way from, enum way t
                                        "by pread, XXH3 and write",
                                        "pages made, then splice",
                                        "pages made, then pread, XXH3 and write",
-                                       "pages made, then splice, of one memfd"};
+                                       "pages made, then splice, of one memfd",
+                                       "pages made, then pread into mappings, of one memfd"};
     struct floor best = {0};
 
     for (int way = (int)from; way <= (int)to; way++)
@@ -422,7 +441,7 @@ int main(int argc, char **argv)
     bench_row_told("  load / bare copy that makes the pages (speed)", bench_median(ours_us),
                    floor.us);
     print_row("load --files of one file", files_us, copy.bytes, "pages + copy, one memfd",
-              find_floor(floors, MADE_ONE, MADE_ONE));
+              find_floor(floors, MADE_ONE, MADE_ONE_MAP));
     bench_row_told("  load --files of one file / load (speed)", bench_median(files_us),
                    bench_median(ours_us));
     print_row("image load", image_us, copy.bytes, "pages + copy and sum",
