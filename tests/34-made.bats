@@ -425,5 +425,11 @@ tensor|{"dtype":"torch.int16","shape":[6]}|a|'tensor': it reaches beyond its all
 EOF
     gguf_of '[("general.name", "string", "words")]' '[]'
     cli load -q "$W" "$MODEL"
-    assert_eq "$(reason)" 'it has no tensors' 'a vocabulary alone'
+    assert_eq "$(reason)" 'it has no tensors' 'a vocabulary alone, without an allocation'
+    gguf_of '[("general.name", "string", "words" * 300000)]' '[]'
+    cli load -q "$W" "$MODEL"
+    assert_eq "$(reason)" model.gguf 'a vocabulary alone'
+    same_as_saved
+    cmp -n "$(stat -c %s "$F")" "$F" "$MODEL" # which has padding at its end
+    reads_alike "$T/saved.gguf"
 }

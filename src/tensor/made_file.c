@@ -315,6 +315,12 @@ static int compare(const void *left, const void *right)
                        (a->entry->key_bytes < b->entry->key_bytes);
 }
 
+/* True for a GGUF file without tensors, if an open of the file has an allocation to hold. */
+static bool is_vocabulary(const struct tensors *tensors)
+{
+    return tensors->gguf && layout_count_allocations(tensors->layout) > 0;
+}
+
 /* -EINVAL: see tensors->why. */
 static int take_all(struct tensors *tensors)
 {
@@ -334,9 +340,10 @@ static int take_all(struct tensors *tensors)
         if (error)
             return error;
     }
-    if (tensors->count == 0)
+    if (tensors->count == 0 && !is_vocabulary(tensors))
         return refuse(tensors, NULL, "it has no tensors");
-    qsort(tensors->list, tensors->count, sizeof *tensors->list, compare);
+    if (tensors->count > 0)
+        qsort(tensors->list, tensors->count, sizeof *tensors->list, compare);
     return tensors->gguf ? take_pairs(tensors) : take_metadata(tensors);
 }
 
