@@ -118,6 +118,21 @@ assert_fetched_once() {
     same hub hf://org/model
 }
 
+@test "an S3 server that answers no HEAD serves without checksums, and is asked as seldom as can be" {
+    local fault
+    local -A heads=([405]=4 [503]=1 [silent]=1)
+    for fault in 405 503 silent; do
+        [[ $fault != silent ]] || export GMSFS_HTTP_STALL=1
+        cp -r "$T/www/org/model" "$T/www/org/head-$fault"
+        : >"$WEB_LOG"
+        cli load --threads 1 "$M/$fault" "s3://org/head-$fault"
+        assert_eq "$("$GMSFS" sum "$M/$fault")" "$("$GMSFS" sum "$M/path")" "sums of $fault"
+        assert_eq "$(count_requests '"x-amz-checksum-mode": "ENABLED"')" "${heads[$fault]}" "HEADs of $fault"
+        assert_eq "$(grep -c "further files are loaded without S3's checksums" <<<"$output")" \
+            "$((heads[$fault] == 1))" "warnings of $fault"
+    done
+}
+
 @test "a file of a server is kept under its decoded name" {
     cp "$T/www/org/model/config.json" "$T/www/org/model/a b%41+.json"
     cli load --files "$M/named" "$WEB/plain/org/model/a%20b%2541+.json" "$WEB/plain/org/model/c%6fnfig.json"

@@ -7,7 +7,7 @@ Faults are words of the bucket's name: `paged` has two keys a page, `endless` al
 `same` with the same token, `hidden` one hidden key a page,
 `doctype`, `broken`, `lies` (a size), `climbs` (a key with "..").
 Keys below `sums-KIND/` have this checksum, below `sums-KIND-wrong/` another one, below `sums-KIND-parts/`
-one of parts.
+one of parts. A HEAD of a key below `head-STATUS/` gets this status, below `head-silent/` no answer for 60 s.
 
 /hub/ is a hub. Repositories whose model begins with `private` want the token hf_test. Words of the model's
 name: `badsum`, `unsized`, `climbs`, `broken`, `lies` (a size), `wrongbytes`, `huge` (33 MiB of a list).
@@ -19,6 +19,7 @@ import datetime
 import hashlib
 import hmac
 import json
+import time
 import urllib.parse
 import zlib
 from xml.sax.saxutils import escape
@@ -43,9 +44,9 @@ def signature_fault(handler):
         return "AccessDenied"
     parts = dict(part.strip().split("=", 1) for part in header[17:].split(","))
     key, date, region, service, end = parts["Credential"].split("/")
-    time = handler.headers["x-amz-date"]
-    then = datetime.datetime.strptime(time, "%Y%m%dT%H%M%SZ")
-    if abs((datetime.datetime.utcnow() - then).total_seconds()) > 900 or time[:8] != date:
+    date_time = handler.headers["x-amz-date"]
+    then = datetime.datetime.strptime(date_time, "%Y%m%dT%H%M%SZ")
+    if abs((datetime.datetime.utcnow() - then).total_seconds()) > 900 or date_time[:8] != date:
         return "RequestTimeTooSkewed"
     if (key, region, service, end) != ("AKIDEXAMPLE", REGION, "s3", "aws4_request"):
         return "InvalidAccessKeyId"
@@ -60,7 +61,7 @@ def signature_fault(handler):
         return "XAmzContentSHA256Mismatch"
     canonical = "\n".join([handler.command, path, canonical_query(query), headers, ";".join(names), payload])
     digest = hashlib.sha256(canonical.encode()).hexdigest()
-    text = "\n".join(["AWS4-HMAC-SHA256", time, f"{date}/{region}/s3/aws4_request", digest])
+    text = "\n".join(["AWS4-HMAC-SHA256", date_time, f"{date}/{region}/s3/aws4_request", digest])
     secret = ("AWS4" + SECRET).encode()
     for word in (date, region, "s3", "aws4_request", text):
         secret = hmac.new(secret, word.encode(), hashlib.sha256).digest()
@@ -147,6 +148,19 @@ def list_sums(handler, path, key):
     return [(name, text + "-2" * parts), ("x-amz-checksum-type", "COMPOSITE" if parts else "FULL_OBJECT")]
 
 
+def refuse_head(handler, key):
+    """Answer a HEAD of a key below head-STATUS or head-silent; returns False for any other request."""
+    word, _, fault = key.split("/")[0].partition("-")
+    if handler.command != "HEAD" or word != "head":
+        return False
+    if fault == "silent":
+        time.sleep(60)
+        handler.close_connection = True
+    else:
+        handler.send(int(fault))
+    return True
+
+
 def serve_s3(handler):
     path, _, query = handler.path.partition("?")
     if not path.startswith("/s3/"):
@@ -164,7 +178,7 @@ def serve_s3(handler):
         list_bucket(handler, bucket, query)
     elif not (handler.state.directory / bucket / urllib.parse.unquote(key)).is_file():
         send_error(handler, 404, "NoSuchKey")
-    else:
+    elif not refuse_head(handler, key):
         handler.path = f"/plain/{bucket}/{key}"
         handler.more = list_sums(handler, handler.state.directory / bucket / urllib.parse.unquote(key), key)
         handler.answer()
