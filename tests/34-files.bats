@@ -202,6 +202,27 @@ load_directory() {
         "$(cd "$D" && find . -type f -printf '%P %s %T@\n' | sort)"
 }
 
+# The memory of the file of 2 MiB and a byte ends with the file.
+has_odd_memory() {
+    find "/proc/$KEEPER/fd" -lname '/memfd:gmsfs *' -exec stat -L -c %s {} + | grep -qx 2097153
+}
+
+@test "a daemon of an earlier release, without memory of an exact length, keeps files too" {
+    load_directory
+    has_odd_memory || fail 'no memory of an exact length'
+    cli image save "$W" "$T/image"
+    cp -a "$D" "$T/before"
+    export GMSFS_NO_EXACT=1
+    start_weights size=64M
+    F=$W/files
+    load_directory
+    ! has_odd_memory || fail 'memory of an exact length'
+    diff -r "$D" "$F"
+    cli image load --immutable "$M/image" "$T/image"
+    diff -r "$T/before" "$M/image/files"
+    assert_eq "$(info_of image .immutable)" true
+}
+
 @test "tools that copy, pack and sum see the files of the directory" {
     load_directory
     (cd "$D" && find . -type f -exec sha256sum {} +) >"$T/sums"

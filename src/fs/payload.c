@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/payload.h"
 
+#include "base/test_hooks.h"
+
 #include <errno.h>
 #include <string.h>
-
-#define ALLOC_FLAGS (GMSFS_ALLOC_NOWAIT | GMSFS_ALLOC_EXACT)
 
 int payload_decode(const void *in, size_t in_bytes, void *out, size_t known)
 {
@@ -52,9 +52,16 @@ int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable
     }
 }
 
+static bool knows_alloc_flags(uint32_t flags)
+{
+    uint32_t known = GMSFS_ALLOC_NOWAIT | (hook_is_set("GMSFS_NO_EXACT") ? 0 : GMSFS_ALLOC_EXACT);
+
+    return (flags & ~known) == 0;
+}
+
 int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc)
 {
-    if (alloc->size_bytes == 0 || alloc->count == 0 || (alloc->flags & ~ALLOC_FLAGS))
+    if (alloc->size_bytes == 0 || alloc->count == 0 || !knows_alloc_flags(alloc->flags))
         return -EINVAL;
     if (alloc->mem_class || alloc->handle_types)
         return -EOPNOTSUPP;
@@ -66,7 +73,8 @@ int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc)
 
 int payload_check_alloc_each(const struct gmsfs_ioc_alloc_each *alloc)
 {
-    if (alloc->count == 0 || alloc->count > GMSFS_ALLOC_EACH_MAX || (alloc->flags & ~ALLOC_FLAGS))
+    if (alloc->count == 0 || alloc->count > GMSFS_ALLOC_EACH_MAX ||
+        !knows_alloc_flags(alloc->flags))
         return -EINVAL;
     for (uint32_t i = 0; i < alloc->count; i++) {
         const struct gmsfs_alloc_item *item = &alloc->items[i];
