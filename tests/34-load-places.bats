@@ -37,10 +37,13 @@ same() { # STORE PLACE
     cli verify "$M/path" "$WEB/plain/org/model/$INDEX"
 }
 
+count_fetched() { # prints the bytes of all ranges
+    grep -oP '"range": "bytes=\K[0-9]+-[0-9]+' "$WEB_LOG" | awk -F- '{ sum += $2 - $1 + 1 } END { printf "%d", sum }'
+}
+
 assert_fetched_once() {
     local fetched whole
-    fetched=$(grep -oP '"range": "bytes=\K[0-9]+-[0-9]+' "$WEB_LOG" |
-        awk -F- '{ sum += $2 - $1 + 1 } END { printf "%d", sum }')
+    fetched=$(count_fetched)
     whole=$(du -bc "$T/www/org/model/"*.safetensors | tail -n 1 | cut -f 1)
     ((fetched >= whole && fetched < whole * 5 / 4)) || fail "$fetched bytes fetched of $whole from $place"
 }
@@ -56,6 +59,17 @@ assert_fetched_once() {
         cli load --files "$M/kept" "$place"
         assert_fetched_once
     done
+}
+
+@test "files that a server announces larger than the device are refused before they are fetched" {
+    truncate -s 1G "$T/www/org/model/zeros.bin"
+    : >"$WEB_LOG"
+    cli -1 load --files "$M/new" "$WEB/plain/org/model/zeros.bin"
+    assert_match "$output" 'does not fit: 1.0 GiB needed'
+    cli -1 load --files "$M/new" s3://org/model
+    assert_match "$output" 'does not fit: 1.0 GiB needed'
+    (($(count_fetched) < 1 << 20)) || fail "$(count_fetched) bytes fetched"
+    [[ ! -e $M/new ]] || fail 'a store is left'
 }
 
 @test "commands that read the hub's cache alone say so" {
