@@ -446,6 +446,32 @@ has_group() {
     assert_eq "$(count_requests '/allocations/')" 4 'requests of pieces'
 }
 
+# spawn_writer NAME: writes to $M/a, and commits once $T/NAME is there
+spawn_writer() {
+    spawn "$GMSFS" run -w "$M/a" -- bash -c 'head -c 5000 /dev/urandom >"$GMSFS_STORE/allocations/a"
+        until [[ -e $1 ]]; do sleep 0.05; done' _ "$T/$1"
+}
+
+@test "a group tells its wait once, also where others commit to its stores meanwhile" {
+    local pull
+    two_ranks
+    mkdir "$M/a"
+    spawn_writer first
+    wait_until 10 grep -q ' RW held ' "$M/a/sessions"
+    spawn "$GMSFS" pull --group "${GROUP[@]}"
+    pull=$SPAWNED
+    wait_until 10 says "$pull" 'waiting for the locks of 2 stores; .*/a is RW'
+    spawn_writer second
+    wait_until 10 eval '(($(grep -c " RW waiting " "$M/a/sessions") == 2))'
+    touch "$T/first"
+    wait_until 10 grep -q " RW held $SPAWNED " "$M/a/sessions"
+    wait_until 10 grep -q ' RW waiting ' "$M/a/sessions"
+    touch "$T/second"
+    wait_exit -0 "$pull" 30
+    assert_eq "$(output_of "$pull" | grep -c waiting)" 1 lines
+    has_group
+}
+
 @test "operands that make no group of pulls are refused" {
     cli -2 pull --group
     cli -2 pull --group "$M/a" "$WEB/plain/x"

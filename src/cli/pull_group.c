@@ -162,11 +162,10 @@ static int connect_if_other(struct pull_group *group, bool *have)
 {
     int status;
 
-    for (;;) {
-        *have = have_contents(group);
-        if (*have)
-            return CLI_OK;
+    *have = have_contents(group);
+    if (!*have)
         source_peers_take_turn(group->ranks[0].peers, count_bytes(group));
+    while (!*have) {
         status = store_group_connect_safely(&group->stores);
         signals_defer(true);
         if (status != CLI_OK || are_as_seen(group))
@@ -174,7 +173,9 @@ static int connect_if_other(struct pull_group *group, bool *have)
         for (size_t i = 0; i < group->count; i++)
             gmsfs_abort(group->stores.handles[i], NULL);
         signals_defer(false);
+        *have = have_contents(group);
     }
+    return CLI_OK;
 }
 
 static int leave_as_is(const struct pull_group *group)

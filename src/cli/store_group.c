@@ -209,8 +209,9 @@ int store_group_connect(struct store_group *group)
     if (error == -EAGAIN && group_is_own(group))
         return CLI_FAILURE;
     if ((error == -EAGAIN || error == -ENOMEM) && group->timeout_ms > 0) {
-        if (!group->quiet)
+        if (!group->quiet && !group->has_told)
             group_say_waiting(group, error);
+        group->has_told = true;
         error = gmsfs_connect_group_reserve(group->handles, group->count, group->mode,
                                             group->timeout_ms, group->bytes);
     }

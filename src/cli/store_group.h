@@ -22,6 +22,7 @@ struct store_group {
     enum gmsfs_mode mode;
     uint64_t timeout_ms;
     bool quiet;
+    bool has_told; /* the wait, which is told once */
 };
 
 /* Allocates room for this many stores; count is 0 afterwards. CLI_OK or CLI_FAILURE. */
