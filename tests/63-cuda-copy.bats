@@ -201,4 +201,5 @@ ends_without_store() {
     cli load --threads 32 --trace "$T/trace" --group "$GPU1/a=$MODEL" "$GPU2/a=$MODEL"
     copies=$(jq '[.[] | select(.name == "copy")] | length' "$T/trace")
     ((copies < 192)) || fail "$copies copies: small ones, as two GPUs need that are filled from files"
+    assert_eq "$(jq '[.[] | select(.name == "pass on")] | length' "$T/trace")" 1 'passes in the trace'
 }

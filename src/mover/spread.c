@@ -5,6 +5,7 @@
 #include "base/pages.h"
 #include "base/scope.h"
 #include "base/thread.h"
+#include "base/timeline.h"
 #include "mover/relay.h"
 #include "mover/sink.h"
 #include "mover/staging_parts.h"
@@ -435,6 +436,9 @@ static bool relay_add(const struct spread *spread, struct relay *relay, struct r
 /* Finds the targets that copy engines fill, and prepares all for the first byte. */
 static int spread_begin(struct spread *spread, struct relay *relay, struct relay_stop *stops)
 {
+    uint64_t span_us = timeline_begin();
+    int error;
+
     stops[0] = (struct relay_stop){spread->from, spread->items, 0};
     staging_await_warm(spread->from->device);
     for (size_t i = 0; i < spread->target_count; i++) {
@@ -442,17 +446,21 @@ static int spread_begin(struct spread *spread, struct relay *relay, struct relay
         staging_await_warm(target->memory->device);
         target->by_host = !target_is_file(target) && !relay_add(spread, relay, stops, target);
     }
-    return relay->stop_count > 1 ? relay_begin(relay) : 0;
+    error = relay->stop_count > 1 ? relay_begin(relay) : 0;
+    timeline_end("load", "prepare to pass on", span_us, NULL);
+    return error;
 }
 
 static int spread_bytes(struct spread *spread, const struct relay *relay)
 {
-    uint64_t done_bytes = 0;
+    uint64_t span_us = timeline_begin(), done_bytes = 0;
     int error = relay->hops ? relay_run(relay) : 0;
 
     for (size_t i = 0; i < spread->item_count; i++)
         done_bytes += spread->item_bytes[i] * (relay->stop_count - 1);
-    return error ? error : spread_by_threads(spread, done_bytes);
+    error = error ? error : spread_by_threads(spread, done_bytes);
+    timeline_end("load", "pass on", span_us, NULL);
+    return error;
 }
 
 bool spread_reaches(const struct staging_memory *from, const struct staging_memory *to)
