@@ -221,11 +221,36 @@ begun() { # NODE: it has sent a piece, as its log says afterwards
     [[ ! -e ${NODE[0]}/weights || $(<"${NODE[0]}/weights/state") == EMPTY ]] || fail 'a store was left'
 }
 
+# worsen_link NUMBER OPTION...: the node's link becomes that of tests/tools/bad_link.py, SPAWNED
+worsen_link() {
+    in_node "$1" ip link del eth0
+    spawn python3 "$ROOT/tests/tools/bad_link.py" "${NS[$1]}" eth0 "$SWITCH" "v$1" "${@:2}"
+    wait_until 10 says "$SPAWNED" ready
+    in_namespace "$SWITCH" ip link set "v$1" master br0 up
+    in_node "$1" ip addr add "10.77.0.$(($1 + 1))/24" dev eth0
+    in_node "$1" ip link set eth0 up
+}
+
+says() { # PID REGEX
+    output_of "$1" | grep -Eq "$2"
+}
+
 @test "one packet of a hundred lost, and 50 ms of delay" {
-    requires netem
+    local links=() link
+    requires tap python3 curl
     pair
-    in_node 0 tc qdisc add dev eth0 root netem loss 1% delay 50ms
-    in_node 1 tc qdisc add dev eth0 root netem loss 1%
+    worsen_link 0 --loss 0.01 --delay 0.05
+    links+=("$SPAWNED")
+    worsen_link 1 --loss 0.01
+    links+=("$SPAWNED")
+    assert_match "$(in_node 2 curl -s -o "$T/state" -w '%{time_connect}' "$(url 0)state")" '^0\.0[5-9]|^0\.[1-9]|^[1-9]'
     spawn_pull 2 0 1
     ends_well
+    rmdir "${NODE[2]}/weights"
+    spawn_pull 2 0 # no better node is there
+    ends_well
+    for link in "${links[@]}"; do
+        kill -TERM "$link"
+        wait_until 10 says "$link" 'lost [1-9][0-9]* packets'
+    done
 }

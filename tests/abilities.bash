@@ -41,7 +41,7 @@ machine_has() {
     torch | transformers | safetensors) "${GMSFS_TEST_PYTHON:-python3}" -c "import $1" 2>/dev/null ;;
     engines) [[ -n ${GMSFS_ENGINES-} ]] ;; # `make check-engines` asks for them: each takes a minute to start
     nodes) [[ -n ${GMSFS_NODES-} ]] ;; # `make check-nodes` asks for them
-    netem) unshare --net tc qdisc add dev lo root netem loss 1% 2>/dev/null ;; # in this kernel
+    tap) unshare --net ip tuntap add dev tap0 mode tap 2>/dev/null ;; # in this kernel, and allowed
     browser) [[ -n ${GMSFS_BROWSER-} && -n $(type -P chromium) ]] ;; # `make check-web` asks for it
     axe) [[ -r ${AXE-} ]] ;; # tests/page.bash
     package-index) # pip's; a package of 2 MB shows that it answers
