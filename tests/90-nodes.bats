@@ -26,6 +26,11 @@ in_node() { # NUMBER COMMAND...
     in_namespace "${NS[$1]}" "${@:2}"
 }
 
+# spawn_in_node NUMBER COMMAND...: SPAWNED is the command itself, not a shell around it
+spawn_in_node() {
+    spawn nsenter --target "${NS[$1]}" --net -- "${@:2}"
+}
+
 # has_namespace PID: it has left this one
 has_namespace() {
     [[ $(readlink "/proc/$1/ns/net") != "$(readlink "/proc/$$/ns/net")" ]]
@@ -62,14 +67,17 @@ serve() {
     local dir=$T/nginx$1
     mkdir -p "$dir"
     cat >"$dir/conf" <<CONF
-user root; worker_processes 1; daemon off; pid $dir/pid; error_log $dir/errors;
+user root; master_process off; daemon off; pid $dir/pid; error_log $dir/errors;
 events { worker_connections 512; }
 http {
     access_log $dir/log; sendfile on; sendfile_max_chunk 1m; limit_conn_zone \$server_port zone=all:1m;
-    server { listen 10.77.0.$(($1 + 1)):80; root ${NODE[$1]}; limit_conn_status 429; ${2-} }
+    server {
+        listen 10.77.0.$(($1 + 1)):80; root ${NODE[$1]}; limit_conn_status 429; ${2-}
+        error_page 500 = @busy; location @busy { add_header Retry-After 1 always; return 503; } # as gmsfs web
+    }
 }
 CONF
-    spawn in_node "$1" nginx -p "$dir" -c "$dir/conf"
+    spawn_in_node "$1" nginx -p "$dir" -c "$dir/conf"
     SERVER=$SPAWNED
     wait_until 10 test -s "$dir/pid"
 }
@@ -77,7 +85,7 @@ CONF
 # serve_web NUMBER: gmsfs web, without options that bound it
 serve_web() {
     mkdir -p "$T/nginx$1"
-    spawn in_node "$1" "$GMSFS" web --user nobody --insecure --listen "10.77.0.$(($1 + 1)):80" \
+    spawn_in_node "$1" "$GMSFS" web --user nobody --insecure --listen "10.77.0.$(($1 + 1)):80" \
         --access-log "$T/nginx$1/log" mount="${NODE[$1]}"
     wait_until 20 has_address "$SPAWNED"
 }
@@ -101,7 +109,7 @@ make_store() { # NODE BYTES
 spawn_pull() {
     local n urls=()
     for n in "${@:2}"; do urls+=("$(url "$n")"); done
-    spawn in_node "$1" "${AT_ONCE[@]}" "$GMSFS" pull -q --threads "${THREADS:-8}" "${NODE[$1]}/weights" "${urls[@]}"
+    spawn_in_node "$1" "${AT_ONCE[@]}" "$GMSFS" pull -q --threads "${THREADS:-8}" "${NODE[$1]}/weights" "${urls[@]}"
 }
 
 id_of() { # NODE
@@ -183,13 +191,13 @@ begun() { # NODE: it has sent a piece, as its log says afterwards
     THREADS=1 # the writer gets its lock between two pieces
     spawn_pull 2 0 1
     wait_until 20 begun 0
-    make_store 0 $((64 << 20))
+    make_store 0 5000
     ends_well
     rmdir "${NODE[2]}/weights"
     : >"$T/nginx1/log"
-    spawn in_node 2 "$GMSFS" pull -q --threads 1 --timeout 8 "${NODE[2]}/weights" "$(url 1)"
+    spawn_in_node 2 "$GMSFS" pull -q --threads 1 --timeout 8 "${NODE[2]}/weights" "$(url 1)"
     wait_until 20 begun 1
-    make_store 1 $((64 << 20))
+    make_store 1 5000
     wait_exit -1 "$SPAWNED" 60
     assert_match "$(output_of "$SPAWNED")" 'no node sends the contents: .*it (has other|no longer has the) contents'
 }
@@ -208,7 +216,7 @@ begun() { # NODE: it has sent a piece, as its log says afterwards
 
     # From the one that is left to the drained one, until its daemon is gone.
     : >"$T/nginx1/log"
-    spawn in_node 0 "$GMSFS" pull -q --threads 2 --timeout 2 "${NODE[0]}/weights" "$(url 1)"
+    spawn_in_node 0 "$GMSFS" pull -q --threads 2 --timeout 2 "${NODE[0]}/weights" "$(url 1)"
     pid=$SPAWNED
     wait_until 20 begun 1
     expect_death "${NODE[1]}"
