@@ -425,11 +425,12 @@ asked_for() { # REGEX: how often, in the source's log
         cmp "$T/body" <(tail -c +1000001 "$T/bytes" | head -c 1000000)
         ask 200 "host/weights/by-id/$ID/layout"
         ask 404 "host/weights/by-id/$ID/allocations/1"
+        ask 416 "host/weights/by-id/$ID/allocations/0" -r 3000000-
         ask 200 host/weights/state
     done
     ask 206 "host/weights/by-id/$ID/allocations/0" -r 0-999999
     cmp "$T/body" <(head -c 1000000 "$T/bytes")
-    assert_eq "$(asked_for ".*/$ID/allocations/0")" 2 'requests for bytes by their id'
+    assert_eq "$(asked_for ".*/$ID/allocations/0")" $((2 + 3)) 'requests for bytes by their id, and for none'
     assert_eq "$(asked_for ".*/$ID/layout")" 1 'requests for the layout by its id'
     assert_eq "$(asked_for ".*/$ID/allocations/1")" 3 'requests for missing bytes'
     assert_eq "$(asked_for /host/weights/state)" 3 'requests for the state'
