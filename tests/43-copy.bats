@@ -39,6 +39,21 @@ same_everywhere() { # PATH...: stores of any mounts
     assert_eq "$(cat "$M/weights/sessions")" ''
 }
 
+@test "what was loaded or copied gets its sums at the first question for them" {
+    local store
+    start_two
+    make_model 20M
+    cli load "$M/loaded" "$MODEL"
+    cli copy "$M/loaded" "$OTHER/copied"
+    for store in "$M/loaded" "$OTHER/copied"; do
+        assert_eq "$(jq -r .contents_id "$store/info")" null "id of $store before"
+        cli sum --id "$store"
+        assert_eq "$(jq -r .contents_id "$store/info")" "$output" "id of $store"
+    done
+    cmp "$M/loaded/pieces" "$OTHER/copied/pieces"
+    assert_match "$(<"$M/loaded/pieces")" $'\npiece 0 0 [0-9]+ [0-9a-f]{32}\n'
+}
+
 # bats test_tags=slow
 @test "one copy keeps the group of its source; quiet and immutable are heeded" {
     start_two
