@@ -134,7 +134,3 @@ def is_pointer(kind):
         or hasattr(kind, "contents")
         or issubclass(kind, ctypes.Array)
     )
-
-
-if __name__ == "__main__":
-    unittest.main()

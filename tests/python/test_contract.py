@@ -80,7 +80,3 @@ class Contract(unittest.TestCase):
         for (_, versions, _), of in zip(CONTRACTS, ends):
             for version, end in zip((versions[0], versions[-1]), of):
                 self.assertEqual(numbers(version)[: len(numbers(end))], numbers(end))
-
-
-if __name__ == "__main__":
-    unittest.main()

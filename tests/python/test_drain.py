@@ -6,7 +6,6 @@ import os
 import subprocess
 import threading
 import time
-import unittest
 from unittest import mock
 
 import gmsfs
@@ -115,7 +114,3 @@ class Drains(StoreCase):
                 store.on_drain(None)
         with self.assertRaisesRegex(ValueError, "closed"):
             store.on_drain(self.hear)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -316,7 +316,3 @@ class OnnxRuntime(FilesCase):
             for directory in (source, self.keep(source))
         ]
         self.assertEqual(outputs[0].tobytes(), outputs[1].tobytes())
-
-
-if __name__ == "__main__":
-    unittest.main()

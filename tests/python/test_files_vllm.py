@@ -3,7 +3,6 @@
 Needs vllm, as test_vllm does."""
 
 import os
-import unittest
 
 from test_files_programs import FilesCase
 from test_vllm import EngineCase, save_model
@@ -16,7 +15,3 @@ class Vllm(EngineCase, FilesCase):
         path = self.keep(source)
         self.assertEqual(sorted(os.listdir(path)), sorted(os.listdir(source)))
         self.assertEqual(self.run_to_the_end(path, "-"), self.run_to_the_end(source, "-"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -195,7 +195,3 @@ class Whole(StoreCase):
             with self.assertRaisesRegex(gmsfs.BadMetadata, "tensor 'bad': it reaches beyond"):
                 store.tensors()
             self.assertEqual(list(store.tensors(names=["good"])), ["good"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import traceback
-import unittest
 
 import gms_client
 from gms_client import TIMEOUT, encode
@@ -292,7 +291,3 @@ class Descriptors(GmsCase):
         client = self.v0()
         self.send(client, {"type": "handshake_request", "lock_type": "rw", "timeout_ms": None}, 5)
         self.assertEqual(client.granted()["granted_lock_type"], "rw")
-
-
-if __name__ == "__main__":
-    unittest.main()

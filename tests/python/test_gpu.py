@@ -5,7 +5,6 @@ addresses of this process."""
 import ctypes
 import errno
 import os
-import unittest
 
 import gmsfs
 from gmsfs import private
@@ -131,7 +130,3 @@ def write(path, text):
     with open(path + ".new", "w", encoding="ascii") as file:
         file.write(text)
     os.rename(path + ".new", path)
-
-
-if __name__ == "__main__":
-    unittest.main()

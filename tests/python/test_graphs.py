@@ -9,7 +9,6 @@ import os
 import pickle
 import random
 import threading
-import unittest
 from unittest import mock
 
 import gmsfs
@@ -401,7 +400,3 @@ class Bare(StoreCase):
             self.assertEqual(said["address_bytes"], graphs.RESERVE_BYTES)
         del pool
         os.rmdir(path)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -214,7 +214,3 @@ class Calls(unittest.TestCase):
         del self.stand.cuda.MemPool
         with self.assertRaisesRegex(ImportError, "too old"):
             self.module.Torch("/m/store", 1, "libgmsfs.so.0")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 """gmsfs.graphs keeps memory that graphs share: rows and arenas. Uses graph_fake for torch."""
 
 import threading
-import unittest
 from unittest import mock
 
 import gmsfs
@@ -156,7 +155,3 @@ class Staying(GraphCase):
                         pass
             with two.use():
                 pass
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import threading
-import unittest
 from unittest import mock
 
 import gmsfs
@@ -404,7 +403,3 @@ with gmsfs.open(path, "rw") as store:
     ctypes.memset(buffer.address, 0xFF, buffer.nbytes)
 os.rmdir(path)
 """
-
-
-if __name__ == "__main__":
-    unittest.main()

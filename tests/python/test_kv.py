@@ -7,7 +7,6 @@ import random
 import signal
 import time
 import traceback
-import unittest
 from unittest import mock
 
 import torch
@@ -237,7 +236,3 @@ class Blocks(StoreCase):
             with self.assertRaisesRegex(gmsfs.BadArgument, "it has 0 bytes, and a block of this store has"):
                 tier.put(b"k", torch.zeros(0))
             self.assertEqual(len(tier), 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import unittest
 
 import gmsfs
 from support import MOUNT, TIMEOUT, StoreCase, command, python
@@ -497,7 +496,3 @@ class Processes(StoreCase):
 def read(path):
     with open(path, encoding="utf-8") as file:
         return file.read()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -515,7 +515,3 @@ class Modules(StoreCase):
         self.assertTrue(os.path.exists(model))
         self.load({"w": ("F32", [2], b"\0\0\x80?\0\0\0@")})
         self.assertEqual(gmsfs.torch.load_file(self.path, device="cpu")["w"].tolist(), [1.0, 2.0])
-
-
-if __name__ == "__main__":
-    unittest.main()

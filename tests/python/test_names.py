@@ -100,7 +100,3 @@ class Names(StoreCase):
         self.assertTrue(found["turned"].is_contiguous())
         self.assertTrue(torch.equal(found["turned"], base.T))
         found.clear()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 """A store that leaves its device while Python's users of it sleep."""
 
 import os
-import unittest
 
 import numpy
 
@@ -94,7 +93,3 @@ class PlacesTest(StoreCase):
             self.assertEqual(store.info.residency, ("device",))
             self.assertEqual(store.info.moves, moves)
             numpy.testing.assert_array_equal(store.tensors("numpy")["b"], numpy.ones(7))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -397,7 +397,3 @@ class Writing(StoreCase):
             self.assertEqual(store.metadata["from"], b"the worker")
         with self.assertRaises(gmsfs.Error):
             gmsfs.open(self.path, token="00" * 16)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 import types
-import unittest
 from unittest import mock
 
 import numpy
@@ -292,7 +291,3 @@ class Looking(StoreCase):
                 (info.memory, info.committed, info.allocations, info.entries), ("host", True, 1, 2)
             )
             self.assertEqual(store.metadata["__metadata__"], b'{"format":"pt"}')
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -37,7 +37,3 @@ class Recovery(unittest.TestCase):
         self.assertRegex(said, r"its shadow: first token \d+\.\d ms later")
         self.assertIn("its shadow: has the dead engine's block", said)
         self.assertIn("its shadow: generates the same tokens", said)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -354,7 +354,3 @@ class OfStores(StoreCase):
             self.assertEqual(self.state(), "RO")
             regions.unregister("w")
         self.assertEqual(self.state(), "COMMITTED")
-
-
-if __name__ == "__main__":
-    unittest.main()

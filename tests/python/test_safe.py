@@ -3,7 +3,6 @@
 
 import os
 import struct
-import unittest
 from unittest import mock
 
 import numpy
@@ -103,7 +102,3 @@ class SafeOpen(StoreCase):
         gmsfs.publish(self.path, {"t": b"1"})
         with gmsfs.safe_open(self.path, framework="np") as file:
             self.assertIsNone(file.metadata())
-
-
-if __name__ == "__main__":
-    unittest.main()

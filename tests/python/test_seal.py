@@ -128,7 +128,3 @@ class Modes(unittest.TestCase):
     def test_rw_data_is_granted_and_not_asked_for(self):
         with self.assertRaisesRegex(ValueError, '"rw_data_or_rw"'):
             gmsfs.open("nowhere", "rw_data")
-
-
-if __name__ == "__main__":
-    unittest.main()

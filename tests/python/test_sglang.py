@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-import unittest
 
 import forks
 
@@ -117,7 +116,3 @@ class Engines(forks.ForkCase):
         third = Engine(self, model, self.path)
         self.assertEqual(third.hear("tokens"), expected)
         self.assertIn("gmsfs: attached ", third.text())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -238,7 +238,3 @@ class Oldest(Stubbed):
 
 
 del Stubbed  # runs as its subclasses alone
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 """torch tensors, over host memory; on a GPU where GMSFS_TEST_DEVICE is cuda. Needs torch."""
 
 import os
-import unittest
 
 import torch
 
@@ -257,7 +256,3 @@ class Publishing(StoreCase):
             store.commit()
         with gmsfs.open(self.path) as store:
             self.assertEqual(read(store)["t"].tolist(), [7.0] * 4)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -262,7 +262,3 @@ class Lifetime(StoreCase):
         self.assertEqual(self.state(), "RO")
         del storage
         self.assertEqual(self.state(), "COMMITTED")
-
-
-if __name__ == "__main__":
-    unittest.main()

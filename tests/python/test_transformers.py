@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import unittest
 
 import torch
 import transformers
@@ -165,7 +164,3 @@ class Transformers(StoreCase):
         with self.assertRaises(OSError):
             self.open(source)
         self.assertEqual(self.state(), "EMPTY")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,6 @@
 import concurrent.futures
 import os
 import time
-import unittest
 
 from tritonclient.utils import InferenceServerException
 
@@ -93,7 +92,3 @@ class Bound(TritonTest):
             text, took = other.result()
             self.assertEqual(text, "")
             self.assertGreater(took, 19)
-
-
-if __name__ == "__main__":
-    unittest.main()

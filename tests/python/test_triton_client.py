@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import unittest
 
 import numpy as np
 import tritonclient.utils.shared_memory as shm
@@ -342,7 +341,3 @@ class Inference(TritonTest):
             for result, error in done:
                 self.assertIsNone(error)
                 np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), left + right)
-
-
-if __name__ == "__main__":
-    unittest.main()

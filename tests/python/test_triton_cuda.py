@@ -285,7 +285,3 @@ class Cuda(TritonTest):
                 pid, = helpers()
                 wait_until(lambda: machine not in open(f"/proc/{pid}/maps", encoding="utf-8").read())
             sharer.ask("free", number)
-
-
-if __name__ == "__main__":
-    unittest.main()

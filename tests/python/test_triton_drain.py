@@ -4,7 +4,6 @@
 import concurrent.futures
 import threading
 import time
-import unittest
 
 import numpy as np
 import tritonclient.utils.shared_memory as shm
@@ -89,7 +88,3 @@ class Drain(TritonTest):
                 client.unregister_system_shared_memory("in")
                 self.assertIn("in", client.status())
             self.wait_gone(client, "in")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -471,7 +471,3 @@ class Account(unittest.TestCase):
                 break
             time.sleep(0.05)
         self.assertLessEqual(left, fds)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -105,7 +105,3 @@ class Times(unittest.TestCase):
             stream = h2.begin("ModelInfer")
             h2.send(frame(raw.DATA, raw.END_STREAM, stream, message(wanted)))
             self.assertIn(b"\x02" * 64, h2.answer(stream))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -186,7 +186,3 @@ class Users(unittest.TestCase):
             self.assertEqual(names(http), [])
         for each in held:
             each.close()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -52,7 +52,3 @@ class Types(unittest.TestCase):
 
     def test_the_package_says_that_it_has_types(self):
         self.assertTrue(os.path.exists(os.path.join(os.path.dirname(gmsfs.__file__), "py.typed")))
-
-
-if __name__ == "__main__":
-    unittest.main()

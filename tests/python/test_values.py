@@ -2,7 +2,6 @@
 """Published values equal numpy.asarray(x).tolist(), also where several arrays share their memory."""
 
 import itertools
-import unittest
 
 import numpy
 
@@ -130,7 +129,3 @@ class Values(StoreCase):
                     gmsfs.publish(self.path, {"fine": values, name: array}, timeout=0)
         with gmsfs.open(self.path) as store:
             self.assertEqual(list(store.views()), ["old"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 import torch
 import transformers
@@ -200,7 +199,3 @@ class Steps(StepsCase, StoreCase):
         for text, call in zip(reload["errors"], ("reload_weights", "reload_weights", "reset_weights")):
             self.assertIn(f"{self.path}: {call}: weights that a store shares", text)
         self.assertTrue(reload["same"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,6 @@ the next engine generates the same tokens as with vLLM's own loader."""
 import os
 import signal
 import time
-import unittest
 
 from forks import ForkCase, in_child
 from support import TIMEOUT, command
@@ -166,7 +165,3 @@ class Kills(Case):
 
     def test_the_main_process(self):
         self.check_all("main")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -414,7 +414,3 @@ class Engines(StoreCase):
         with self.assertRaisesRegex(ImportError, words):
             with stub.connector_class("0.31.0"):
                 pass
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 test_vllm."""
 
 import json
-import unittest
 
 import test_vllm as vllm
 from support import StoreCase
@@ -37,7 +36,3 @@ class Steps(vllm.StepsCase, StoreCase):
         self.assertGreater(self.seen["blocks"]["preempted"], 0)
         self.assertGreaterEqual(min(self.seen["blocks again"]["cached"]), WHOLE)
         self.assertIn("is closed; this engine goes on without it", self.text)
-
-
-if __name__ == "__main__":
-    unittest.main()

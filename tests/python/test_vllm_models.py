@@ -3,7 +3,6 @@
 
 import json
 import os
-import unittest
 
 from forks import ForkCase, in_child
 from test_vllm import save_model
@@ -75,7 +74,3 @@ class Models(ForkCase):
         with self.assertRaises(AssertionError):
             other.hear("tokens")
         self.assertIn("model: the store has", other.text())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -161,7 +161,3 @@ class Register(unittest.TestCase):
             raise OSError("libcudart.so.13: cannot open shared object file")
 
         self.assertIn("libcudart.so.13", self.told("0.32.0", fail))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import unittest
 
 import gmsfs
 from support import TIMEOUT, StoreCase
@@ -125,7 +124,3 @@ class Ranks(StoreCase):
 
 class FourRanks(Ranks):
     count = 4
-
-
-if __name__ == "__main__":
-    unittest.main()

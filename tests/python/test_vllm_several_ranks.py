@@ -4,7 +4,6 @@
 import os
 import signal
 import sys
-import unittest
 
 from forks import ForkCase, in_child
 from support import command
@@ -141,7 +140,3 @@ class Blocks(RanksCase):
 
 class BlocksOfFourRanks(Blocks):
     count = 4
-
-
-if __name__ == "__main__":
-    unittest.main()

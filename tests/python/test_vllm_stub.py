@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import time
-import unittest
 from unittest import mock
 
 import torch
@@ -219,7 +218,3 @@ class Older(Case):
         self.assertIsNone(second.external)
         self.same(first, expected)
         self.same(second, expected)
-
-
-if __name__ == "__main__":
-    unittest.main()
