@@ -90,7 +90,8 @@ static bool mirror_is_reborn; /* before each record */
 static struct core_limits core_start_limits = {.events = 16};
 static uint32_t core_start_admin;
 
-__attribute__((unused)) static void core_start(void)
+/* Starts anew, before each test. A test that changes a limit calls it again. */
+static void core_start(void)
 {
     struct core_options options = {.patience_ms = PATIENCE_MS,
                                    .granularity_bytes = GRAIN,
@@ -110,6 +111,8 @@ __attribute__((unused)) static void core_start(void)
     free(last.bytes);
     last = state_of(core);
 }
+
+TAP_BEFORE_EACH(core_start)
 
 /* The same through bytes, on the other core. */
 static int mirror_apply(const struct record *record, struct outcome *outcome)

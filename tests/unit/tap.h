@@ -5,9 +5,9 @@
  * A test program includes this once and writes TAP_TEST(name_that_says_it) { ... } as often as it
  * likes; main is here. It runs the tests in the order of the file, prints TAP (`1..N`, `ok i -
  * name`, `not ok i - name`), tells on stderr which check failed, with its values, and exits 1 if
- * any did. An argument is a part of a name: only the tests that contain it run, with "-" before it
- * only those that do not. It never forks and keeps no state between tests; a crash is a crash, for
- * the sanitizers to explain.
+ * any did. A function can be called before and after each test. An argument is a part of a name:
+ * only the tests that contain it run, with "-" before it only those that do not. It never forks and
+ * keeps no state between tests; a crash is a crash, for the sanitizers to explain.
  */
 #ifndef GMSFS_TESTS_UNIT_TAP_H
 #define GMSFS_TESTS_UNIT_TAP_H
@@ -32,6 +32,8 @@ static struct tap_test tap_tests[TAP_MAX_TESTS];
 static int tap_test_count;
 static bool tap_failed;
 static jmp_buf tap_give_up;
+static void (*tap_before)(void);
+static void (*tap_after)(void); /* not called after a require that failed */
 
 /* Constructors may run in any order; the line gives the order in the file. */
 __attribute__((unused)) static void tap_register(const char *name, int line, void (*run)(void))
@@ -55,6 +57,18 @@ __attribute__((unused)) static void tap_register(const char *name, int line, voi
         tap_register(#name, __LINE__, tap_test_##name);                \
     }                                                                  \
     static void tap_test_##name(void)
+
+/* At most one of each in a program. Nothing may point into the stack of the test that ended. */
+#define TAP_BEFORE_EACH(function)                                 \
+    __attribute__((constructor)) static void tap_set_before(void) \
+    {                                                             \
+        tap_before = (function);                                  \
+    }
+#define TAP_AFTER_EACH(function)                                 \
+    __attribute__((constructor)) static void tap_set_after(void) \
+    {                                                            \
+        tap_after = (function);                                  \
+    }
 
 __attribute__((unused)) static bool tap_check(bool good, const char *file, int line,
                                               const char *text)
@@ -142,8 +156,13 @@ __attribute__((unused)) static bool tap_check_bytes(const void *actual, size_t a
 static bool tap_run(const struct tap_test *test)
 {
     tap_failed = false;
-    if (setjmp(tap_give_up) == 0)
+    if (setjmp(tap_give_up) == 0) {
+        if (tap_before)
+            tap_before();
         test->run();
+        if (tap_after)
+            tap_after();
+    }
     return !tap_failed;
 }
 

@@ -45,6 +45,8 @@ static void check_no_children(void)
     check_int(errno, ECHILD);
 }
 
+TAP_AFTER_EACH(check_no_children)
+
 TAP_TEST(the_output_of_a_child_is_read_and_nothing_of_it_stays)
 {
     struct child *child;
@@ -71,7 +73,6 @@ TAP_TEST(a_child_that_hangs_is_ended)
     child_end(child);
     check_int(read(fd, &byte, 1), 0);
     close(fd);
-    check_no_children();
 }
 
 TAP_TEST(a_child_is_waited_for_where_its_starter_was_told_to_ignore_children)
@@ -101,7 +102,6 @@ TAP_TEST(several_children_live_side_by_side)
         child_end(children[i]);
         close(fds[i]);
     }
-    check_no_children();
 }
 
 /* ---- one that cannot be ended --------------------------------------------------------------- */
@@ -148,7 +148,6 @@ TAP_TEST(a_child_that_cannot_be_ended_yet_is_waited_for_later)
     check_int(kill(pid, SIGKILL), 0);
     while (child_is_left_behind(pid))
         usleep(1000);
-    check_no_children();
 }
 
 TAP_TEST(a_child_left_behind_can_be_forgotten_and_is_not_waited_for)
@@ -165,11 +164,9 @@ TAP_TEST(a_child_left_behind_can_be_forgotten_and_is_not_waited_for)
     check_int(kill(pid, SIGKILL), 0);
     child_end(NULL);
     check_int(waitpid(pid, NULL, 0), pid);
-    check_no_children();
 }
 
 TAP_TEST(no_child_is_no_child)
 {
     child_end(NULL);
-    check_no_children();
 }

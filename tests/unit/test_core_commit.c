@@ -202,7 +202,6 @@ TAP_TEST(a_commit_can_be_tried_without_being_made)
 
 TAP_TEST(a_commit_that_the_caller_refuses_notes_why_and_changes_nothing_else)
 {
-    core_start();
     uint64_t store = make_store("weights"), session = must_open(store, LOCK_WISH_RW, P1);
     struct record refusal = {.type = RECORD_COMMIT, .session = session, .count = EBUSY};
 

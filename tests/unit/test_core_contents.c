@@ -33,7 +33,6 @@ TAP_TEST(an_id_has_a_number_that_is_never_used_again)
 {
     uint64_t store, number;
 
-    core_start();
     store = make_noted("weights");
     number = contents_of(store);
     check(core_find_contents(core, number) == core_find_store(core, store));
@@ -69,7 +68,6 @@ TAP_TEST(a_writer_hides_the_id_and_takes_it_away_when_it_may_change_bytes)
 {
     uint64_t store, session, number;
 
-    core_start();
     store = make_noted("weights");
     number = contents_of(store);
     session = must_open(store, LOCK_WISH_RW, P1);
@@ -86,7 +84,6 @@ TAP_TEST(a_commit_of_the_same_layout_is_another_generation)
 {
     uint64_t store, session;
 
-    core_start();
     store = make_noted("weights");
     session = must_open(store, LOCK_WISH_RW, P1);
     check_int(of_session(RECORD_COMMIT, session), 0);
@@ -98,7 +95,6 @@ TAP_TEST(the_id_outlives_moves_and_a_rename_and_ends_with_the_bytes)
     uint64_t store, number, memory;
     struct record move = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
 
-    core_start();
     store = make_noted("weights");
     number = contents_of(store);
     require(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = store}, "other")) ==
@@ -122,7 +118,6 @@ TAP_TEST(suspect_memory_has_no_id)
 {
     uint64_t store;
 
-    core_start();
     store = make_noted("weights");
     require(apply(named((struct record){.type = RECORD_HEALTH, .flags = CORE_NOTE_SUSPECT},
                         "Xid 48")) == 0);
@@ -137,7 +132,6 @@ TAP_TEST(sealed_bytes_have_no_id)
 {
     uint64_t store, session;
 
-    core_start();
     store = make_store("kv_cache");
     session = must_open(store, LOCK_WISH_RW, P1);
     require(add_memory(session, "kv") == 0);

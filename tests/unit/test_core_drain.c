@@ -61,7 +61,6 @@ TAP_TEST(sessions_go_on_and_are_joined_while_a_mount_drains)
 
 TAP_TEST(the_end_drops_what_every_store_has_committed_and_keeps_generations)
 {
-    core_start();
     uint64_t one = make_committed("one", NULL), two = make_committed("two", NULL);
 
     check_int(drain(CORE_DRAIN_DROP), -EINVAL); /* only of a mount that drains */
@@ -103,7 +102,6 @@ static int drain_as(const uint8_t token[16], struct core_process process, uint32
 
 TAP_TEST(a_drain_is_found_by_its_token_until_the_mount_serves)
 {
-    core_start();
     check_int(drain_as(first, P1, 7), 0);
     check(core_is_drainer(core, first) && !core_is_drainer(core, second));
     check_int(core->drainer.process.pid, P1.pid);
@@ -119,7 +117,6 @@ TAP_TEST(a_drain_is_found_by_its_token_until_the_mount_serves)
 
 TAP_TEST(who_drains_again_is_the_drainer_from_then_on)
 {
-    core_start();
     check_int(drain_as(first, P1, 7), 0);
     uint64_t events = core->next_event;
     check_int(drain_as(second, P2, 8), 0);
@@ -130,7 +127,6 @@ TAP_TEST(who_drains_again_is_the_drainer_from_then_on)
 
 TAP_TEST(nobody_comes_back_for_a_drain_without_a_token)
 {
-    core_start();
     check(!core_is_drainer(core, none));
     check_int(drain_as(none, P1, 7), 0);
     check(!core_is_drainer(core, none));

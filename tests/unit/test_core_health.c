@@ -153,7 +153,6 @@ TAP_TEST(the_same_news_again_changes_nothing_but_the_reason)
 
 TAP_TEST(trust_is_given_to_one_store_or_to_all)
 {
-    core_start();
     uint64_t one = make_committed("one", NULL), two = make_committed("two", NULL);
     uint64_t three = make_committed("three", NULL);
 
@@ -186,7 +185,6 @@ TAP_TEST(a_rollback_to_what_is_suspect_leaves_it_suspect)
 
 TAP_TEST(a_lost_device_grants_nothing_and_empties_stores_with_their_last_session)
 {
-    core_start();
     uint64_t one = make_committed("one", NULL), two = make_committed("two", NULL);
     uint64_t reader = must_open(two, LOCK_WISH_RO, P1);
     uint64_t waiter = must_wait(two, LOCK_WISH_RW, P2);

@@ -41,7 +41,6 @@ TAP_TEST(a_commit_makes_its_layout_immutable_if_it_says_so)
 {
     uint64_t serial, store;
 
-    core_start();
     check(!layout_is_immutable(layout_of(make_committed("plain", NULL))));
     store = make_immutable("weights", &serial);
     check(layout_is_immutable(layout_of(store)));
@@ -50,7 +49,6 @@ TAP_TEST(a_commit_makes_its_layout_immutable_if_it_says_so)
 
 TAP_TEST(a_sealed_layout_cannot_be_immutable)
 {
-    core_start();
     uint64_t session = must_open(make_store("kv_cache"), LOCK_WISH_RW, P1);
 
     check_int(commit_with(session, CORE_COMMIT_IMMUTABLE | CORE_COMMIT_SEAL), -EINVAL);
@@ -60,7 +58,6 @@ TAP_TEST(a_writer_of_an_immutable_layout_begins_with_nothing_and_it_stays)
 {
     uint64_t serial, store, session, slots;
 
-    core_start();
     store = make_immutable("weights", &serial);
     slots = layout_next_slot(layout_of(store));
     session = must_open(store, LOCK_WISH_RW, P1);
@@ -80,7 +77,6 @@ TAP_TEST(a_plain_commit_replaces_an_immutable_layout_by_a_plain_one)
 {
     uint64_t serial, store;
 
-    core_start();
     store = make_immutable("weights", &serial);
     check_int(commit(must_open(store, LOCK_WISH_RW, P1)), 0);
     check_int(layout_count_allocations(layout_of(store)), 0);
@@ -92,7 +88,6 @@ TAP_TEST(an_allocation_of_an_immutable_layout_is_opened_for_reading_alone)
 {
     uint64_t serial, store;
 
-    core_start();
     store = make_immutable("weights", &serial);
     check_int(open_allocation(store, serial, LOCK_WISH_DATA), -EPERM);
     check_int(open_allocation(store, serial, LOCK_WISH_RW), -EPERM);
@@ -148,7 +143,6 @@ TAP_TEST(a_layout_stays_immutable_in_every_tier)
 {
     uint64_t serial, store;
 
-    core_start();
     store = make_immutable("weights", &serial);
     move_to(store, CORE_PLACE_HOST);
     check(layout_is_immutable(layout_of(store)));
@@ -164,7 +158,6 @@ TAP_TEST(a_writer_of_an_immutable_layout_needs_it_in_no_tier)
 {
     uint64_t serial, store;
 
-    core_start();
     must_wait(make_demoted("plain"), LOCK_WISH_RW, P2);
     store = make_immutable("weights", &serial);
     move_to(store, CORE_PLACE_HOST);
@@ -177,7 +170,6 @@ TAP_TEST(a_state_that_could_change_an_immutable_layout_is_noticed)
     struct failure failure = {0};
     struct core_store *of;
 
-    core_start();
     store = make_immutable("weights", &serial);
     must_open(store, LOCK_WISH_RW, P1);
     of = core_store(core, store);

@@ -172,7 +172,6 @@ TAP_TEST(a_wire_id_is_refused_where_it_is_taken_bad_or_of_many)
 
 TAP_TEST(a_wire_id_is_free_for_the_next_layout_and_in_other_stores)
 {
-    core_start();
     uint64_t store = make_store("weights"), other = make_store("other");
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_wired(session, "", "allocation-1"), 0);

@@ -45,7 +45,6 @@ static uint64_t must_queue(uint64_t store, uint64_t grains, struct core_process 
 
 TAP_TEST(a_store_that_is_waited_for_comes_after_one_that_was_before)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_displaced("two");
 
     must_wait(two, LOCK_WISH_RO, P1);
@@ -57,7 +56,6 @@ TAP_TEST(a_store_that_is_waited_for_comes_after_one_that_was_before)
 
 TAP_TEST(who_waits_a_second_time_for_a_store_stands_where_the_first_one_does)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_displaced("two");
     uint64_t first = must_wait(one, LOCK_WISH_RO, P1);
 
@@ -70,7 +68,6 @@ TAP_TEST(who_waits_a_second_time_for_a_store_stands_where_the_first_one_does)
 
 TAP_TEST(a_move_that_nobody_waits_for_is_behind_all)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_displaced("two");
 
     must_wait(two, LOCK_WISH_RO, P1);
@@ -81,7 +78,6 @@ TAP_TEST(a_move_that_nobody_waits_for_is_behind_all)
 
 TAP_TEST(a_reservation_does_not_overtake_a_store_that_is_waited_for)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_store("two");
 
     must_wait(one, LOCK_WISH_RO, P1);
@@ -95,7 +91,6 @@ TAP_TEST(a_reservation_does_not_overtake_a_store_that_is_waited_for)
 
 TAP_TEST(a_store_that_is_waited_for_does_not_overtake_a_reservation)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_store("two");
 
     device_free = 3 * GRAIN;
@@ -206,7 +201,6 @@ TAP_TEST(many_who_wait_in_vain_hold_others_off_at_the_same_times)
 
 TAP_TEST(what_is_guaranteed_to_a_pool_comes_before_all)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_displaced("two");
 
     set_pool("chat", 1, 0);
@@ -217,7 +211,6 @@ TAP_TEST(what_is_guaranteed_to_a_pool_comes_before_all)
 
 TAP_TEST(who_lacks_a_slot_of_its_pool_holds_nobody_off_but_in_that)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_displaced("two");
     uint64_t resident = make_committed("resident", NULL);
 
@@ -230,7 +223,6 @@ TAP_TEST(who_lacks_a_slot_of_its_pool_holds_nobody_off_but_in_that)
 
 TAP_TEST(a_store_behind_a_fence_holds_nobody_off)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_displaced("two");
     struct record fence =
         named((struct record){.type = RECORD_FENCE, .flags = CORE_FENCE_ON, .bytes16 = {1}}, "one");
@@ -257,7 +249,6 @@ static void set_max(const char *name, uint64_t grains)
 
 TAP_TEST(a_store_comes_within_the_max_of_its_pool_besides_those_that_are_on_their_way)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_displaced("two");
 
     set_max("chat", 1);
@@ -278,7 +269,6 @@ TAP_TEST(a_store_comes_within_the_max_of_its_pool_besides_those_that_are_on_thei
 
 TAP_TEST(a_store_comes_within_the_slots_of_its_pool_besides_those_that_are_on_their_way)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_displaced("two");
 
     set_pool("chat", 0, 1);
@@ -292,7 +282,6 @@ TAP_TEST(a_store_comes_within_the_slots_of_its_pool_besides_those_that_are_on_th
 
 TAP_TEST(who_is_on_its_way_counts_in_the_pool_that_it_goes_to)
 {
-    core_start();
     uint64_t one = make_displaced("one"), two = make_displaced("two");
 
     set_pool("chat", 0, 1);
@@ -307,7 +296,6 @@ TAP_TEST(who_is_on_its_way_counts_in_the_pool_that_it_goes_to)
 
 TAP_TEST(a_store_leaves_over_what_other_pools_have_not_used_of_their_min)
 {
-    core_start();
     uint64_t one = make_displaced("one");
 
     set_pool("chat", 4, 0);
@@ -320,7 +308,6 @@ TAP_TEST(a_store_leaves_over_what_other_pools_have_not_used_of_their_min)
 TAP_TEST(who_is_on_its_way_comes_back_from_a_states_bytes)
 {
     mirror_is_reborn = true;
-    core_start();
     uint64_t one = make_displaced("one");
 
     set_pool("chat", 0, 1);

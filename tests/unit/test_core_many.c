@@ -25,7 +25,6 @@ TAP_TEST(too_many_stores_are_enospc)
 {
     struct outcome outcome;
 
-    core_start();
     make_many(CORE_MAX_STORES);
     check_int(apply_fast(store_record("more"), &outcome), -ENOSPC);
 }
@@ -36,7 +35,6 @@ TAP_TEST(each_of_4096_stores_is_found_by_its_name_as_they_come_go_and_change_nam
     struct outcome outcome;
     char name[16], other[16];
 
-    core_start();
     make_many(CORE_MAX_STORES);
     for (unsigned i = 0; i < CORE_MAX_STORES; i += 3) {
         snprintf(name, sizeof name, "s%u", i);
@@ -92,7 +90,6 @@ TAP_TEST(a_lock_costs_about_the_same_among_4096_stores_as_alone)
 {
     uint64_t alone_ns = UINT64_MAX, among_ns = UINT64_MAX, ns;
 
-    core_start();
     make_many(1);
     for (int i = 0; i < 8; i++) {
         ns = take_and_drop_a_lock(core_find_store_name(core, "s0")->id, 2000);
@@ -111,7 +108,6 @@ TAP_TEST(a_lock_costs_about_the_same_among_4096_stores_as_alone)
 
 TAP_TEST(too_many_waiters_are_enospc)
 {
-    core_start();
     struct outcome outcome;
     uint64_t store = make_store("weights");
     struct record record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RO, P1);
@@ -123,7 +119,6 @@ TAP_TEST(too_many_waiters_are_enospc)
 
 TAP_TEST(too_many_sessions_are_enospc_and_leave_no_file)
 {
-    core_start();
     struct outcome outcome;
     uint64_t store = make_committed("weights", NULL);
     struct record record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RO, P1);
@@ -138,7 +133,6 @@ TAP_TEST(too_many_sessions_are_enospc_and_leave_no_file)
 
 TAP_TEST(too_many_files_are_enfile)
 {
-    core_start();
     struct outcome outcome;
     uint64_t store = make_store("weights");
     struct record record = {.type = RECORD_FILE_OPEN, .store = store, .kind = CORE_KIND_CTL};

@@ -96,7 +96,6 @@ TAP_TEST(names_and_budgets_that_are_none_are_refused)
     static const char *const wrong[] = {"", "-", "-x", "a b", "a=b", "a\"b", "\xc3\xa4", "#x"};
     char longest[CORE_POOL_NAME_BYTES + 1];
 
-    core_start();
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         check_int(set_pool(wrong[i], 0, 1, 0), -EINVAL);
     memset(longest, 'x', sizeof longest);
@@ -117,7 +116,6 @@ TAP_TEST(too_many_pools_are_enospc)
 {
     char name[16];
 
-    core_start();
     for (unsigned i = 1; i < CORE_MAX_POOLS; i++) {
         snprintf(name, sizeof name, "p%u", i);
         require(set_pool(name, 0, 0, 0) == 0);
@@ -128,7 +126,6 @@ TAP_TEST(too_many_pools_are_enospc)
 
 TAP_TEST(beyond_the_max_is_edquot_and_beyond_the_device_enomem)
 {
-    core_start();
     require(set_pool("chat", 0, 4, 0) == 0);
     uint64_t ctl = open_ctl(make_in("weights", "chat"), P1);
     FREE(3);
@@ -147,7 +144,6 @@ TAP_TEST(what_is_being_made_becomes_the_layouts_and_counts_once)
 {
     uint64_t memory = 77;
 
-    core_start();
     require(set_pool("chat", 0, 4, 0) == 0);
     uint64_t store = make_in("weights", "chat");
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
@@ -172,7 +168,6 @@ TAP_TEST(what_is_being_made_becomes_the_layouts_and_counts_once)
 
 TAP_TEST(what_a_pool_has_not_used_of_its_min_is_no_other_pools)
 {
-    core_start();
     require(set_pool("chat", 6, 0, 0) == 0);
     uint64_t own = open_ctl(make_in("weights", "chat"), P1);
     uint64_t other = open_ctl(make_store("other"), P2);
@@ -185,7 +180,6 @@ TAP_TEST(what_a_pool_has_not_used_of_its_min_is_no_other_pools)
 
 TAP_TEST(slots_count_the_stores_that_use_memory)
 {
-    core_start();
     require(set_pool("adapters", 0, 0, 2) == 0);
     uint64_t one = make_in("one", "adapters"), two = make_in("two", "adapters");
     uint64_t three = make_in("three", "adapters");
@@ -201,7 +195,6 @@ TAP_TEST(slots_count_the_stores_that_use_memory)
 
 TAP_TEST(a_limit_that_is_lowered_below_the_use_takes_nothing)
 {
-    core_start();
     require(set_pool("chat", 0, 8, 0) == 0);
     uint64_t store = make_committed("weights", NULL);
     require(join_pool(store, "chat") == 0);
@@ -217,7 +210,6 @@ TAP_TEST(a_limit_that_is_lowered_below_the_use_takes_nothing)
 
 TAP_TEST(a_store_takes_what_it_uses_to_another_pool_that_has_room)
 {
-    core_start();
     require(set_pool("narrow", 0, 1, 0) == 0);
     require(set_pool("wide", 0, 9, 0) == 0);
     uint64_t store = make_in("weights", "wide");
@@ -233,7 +225,6 @@ TAP_TEST(a_store_takes_what_it_uses_to_another_pool_that_has_room)
 
 TAP_TEST(who_waits_for_its_pool_is_granted_when_that_has_room)
 {
-    core_start();
     require(set_pool("chat", 0, 4, 0) == 0);
     uint64_t one = open_ctl(make_in("one", "chat"), P1);
     uint64_t two = open_ctl(make_in("two", "chat"), P2);
@@ -247,7 +238,6 @@ TAP_TEST(who_waits_for_its_pool_is_granted_when_that_has_room)
 
 TAP_TEST(who_waits_for_its_pool_holds_nobody_off_but_in_that)
 {
-    core_start();
     require(set_pool("chat", 0, 4, 0) == 0);
     uint64_t one = open_ctl(make_in("one", "chat"), P1);
     uint64_t two = open_ctl(make_in("two", "chat"), P2);
@@ -261,7 +251,6 @@ TAP_TEST(who_waits_for_its_pool_holds_nobody_off_but_in_that)
 
 TAP_TEST(what_is_guaranteed_waits_behind_nobody)
 {
-    core_start();
     require(set_pool("chat", 4, 0, 0) == 0);
     uint64_t own = open_ctl(make_in("weights", "chat"), P1);
     uint64_t other = open_ctl(make_store("other"), P2);
@@ -303,7 +292,6 @@ static uint64_t make_displaced(const char *name, const char *pool)
 
 TAP_TEST(what_comes_to_the_device_leaves_others_of_its_pool_less_from_its_begin)
 {
-    core_start();
     require(set_pool("chat", 0, 3, 0) == 0);
     uint64_t coming = make_displaced("coming", "chat"), ctl = open_ctl(make_in("w", "chat"), P1);
     begin_move(coming, CORE_PLACE_DEVICE);
@@ -317,7 +305,6 @@ TAP_TEST(what_comes_to_the_device_leaves_others_of_its_pool_less_from_its_begin)
 
 TAP_TEST(what_does_not_come_after_all_is_others_again)
 {
-    core_start();
     require(set_pool("chat", 0, 3, 0) == 0);
     uint64_t coming = make_displaced("coming", "chat"), ctl = open_ctl(make_in("w", "chat"), P1);
     begin_move(coming, CORE_PLACE_DEVICE);
@@ -327,7 +314,6 @@ TAP_TEST(what_does_not_come_after_all_is_others_again)
 
 TAP_TEST(a_slot_is_taken_from_the_begin_of_the_way_to_the_device)
 {
-    core_start();
     require(set_pool("adapters", 0, 0, 1) == 0);
     uint64_t coming = make_displaced("coming", "adapters");
     uint64_t session = must_open(make_in("w", "adapters"), LOCK_WISH_RW, P1);
@@ -339,7 +325,6 @@ TAP_TEST(a_slot_is_taken_from_the_begin_of_the_way_to_the_device)
 
 TAP_TEST(a_store_takes_what_comes_of_it_to_another_pool_that_has_room)
 {
-    core_start();
     require(set_pool("wide", 0, 9, 0) == 0);
     require(set_pool("full", 0, 1, 0) == 0);
     uint64_t store = make_displaced("weights", "wide");
@@ -353,7 +338,6 @@ TAP_TEST(a_store_takes_what_comes_of_it_to_another_pool_that_has_room)
 
 TAP_TEST(what_comes_fills_its_pools_min_and_costs_others_nothing_twice)
 {
-    core_start();
     require(set_pool("chat", 1, 0, 0) == 0);
     uint64_t coming = make_displaced("coming", "chat"), ctl = open_ctl(make_store("other"), P1);
     FREE(2);
@@ -365,7 +349,6 @@ TAP_TEST(what_comes_fills_its_pools_min_and_costs_others_nothing_twice)
 
 TAP_TEST(a_writer_that_replaces_what_comes_has_the_room_of_that)
 {
-    core_start();
     require(set_pool("chat", 0, 3, 0) == 0);
     uint64_t coming = make_displaced("coming", "chat");
     begin_move(coming, CORE_PLACE_DEVICE);
@@ -384,7 +367,6 @@ TAP_TEST(a_writer_that_replaces_what_comes_has_the_room_of_that)
 TAP_TEST(what_comes_is_counted_anew_from_a_states_bytes)
 {
     mirror_is_reborn = true;
-    core_start();
     require(set_pool("chat", 2, 8, 3) == 0);
     begin_move(make_displaced("coming", "chat"), CORE_PLACE_DEVICE);
     struct core *back = reborn(core);
@@ -434,7 +416,6 @@ TAP_TEST(who_reads_bytes_by_their_path_holds_nothing_until_it_is_handed_descript
 
 TAP_TEST(a_pin_is_set_and_taken_off_and_told_each_time_that_it_changes)
 {
-    core_start();
     uint64_t store = make_store("weights"), before = core->next_event;
     struct record pin = {
         .type = RECORD_STORE_PIN, .store = store, .flags = CORE_PIN_ON, .uid = OWNER};
@@ -466,7 +447,6 @@ TAP_TEST(a_budget_that_was_met_is_told_by_its_name)
 TAP_TEST(pools_and_use_come_back_from_a_states_bytes)
 {
     mirror_is_reborn = true;
-    core_start();
     require(set_pool("chat", 2, 8, 3) == 0);
     struct record class = {.type = RECORD_POOL_SET,
                            .flags = CORE_POOL_CLASS | CORE_POOL_SM,

@@ -117,7 +117,6 @@ static size_t count_over(uint64_t memory, uint64_t ctl)
 
 TAP_TEST(a_name_is_its_owners_over_both_kinds)
 {
-    core_start();
     check_int(register_object(ANNA, "input0"), 0);
     check_int(register_object(ANNA, "input0"), -EEXIST);
     check_int(apply(handle_record(ANNA, "input0")), -EEXIST);
@@ -131,7 +130,6 @@ TAP_TEST(a_name_is_its_owners_over_both_kinds)
 
 TAP_TEST(what_was_registered_is_kept_as_it_was)
 {
-    core_start();
     check_int(register_object(ANNA, "r\xc3\xa4/1"), 0);
     const struct region *region = find(ANNA, "r\xc3\xa4/1");
     check_int(region->kind, REGION_SYSTEM);
@@ -151,7 +149,6 @@ TAP_TEST(what_no_region_can_be_is_refused)
 {
     struct record record;
 
-    core_start();
     check_int(register_object(ANNA, ""), -EINVAL);
     check_int(register_object(ANNA, "\xff"), -EINVAL);
     record = region_record(ANNA, "r");
@@ -183,7 +180,6 @@ TAP_TEST(names_are_listed_by_owner_in_the_order_of_their_bytes)
     const char *sorted[] = {"B", "a", "ab", "b", "\xc3\xa4"};
     const struct region *at;
 
-    core_start();
     for (size_t i = 0; i < 5; i++)
         require(register_object(ANNA, names[i]) == 0);
     require(register_object(BEN, "aa") == 0);
@@ -204,7 +200,6 @@ TAP_TEST(an_unregistered_region_stays_until_its_last_reference_goes)
 {
     uint64_t first, second;
 
-    core_start();
     require(register_object(ANNA, "r") == 0);
     uint64_t memory = find(ANNA, "r")->memory;
     first = open_region(find(ANNA, "r"));
@@ -230,7 +225,6 @@ TAP_TEST(an_unregistered_region_stays_until_its_last_reference_goes)
 
 TAP_TEST(all_of_a_kind_go_and_nobody_elses)
 {
-    core_start();
     require(register_object(ANNA, "a") == 0 && register_object(ANNA, "b") == 0);
     require(apply(handle_record(ANNA, "cu")) == 0 && register_object(BEN, "a") == 0);
     refer(open_region(find(ANNA, "b")));
@@ -324,7 +318,6 @@ TAP_TEST(only_who_holds_an_object_gets_a_ticket_for_it)
 {
     struct record record = {.type = RECORD_TICKET_ADD, .bytes16 = {3}, .uid = ANNA};
 
-    core_start();
     require(register_object(ANNA, "r") == 0 && apply(handle_record(ANNA, "cu")) == 0);
     record.file = open_region(find(ANNA, "r"));
     check_int(apply(record), -ENOLCK);
@@ -342,7 +335,6 @@ TAP_TEST(only_who_holds_an_object_gets_a_ticket_for_it)
 
 TAP_TEST(a_mount_that_drains_takes_no_more_regions_and_lets_go_of_those_it_has)
 {
-    core_start();
     require(register_object(ANNA, "r") == 0);
     require(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}) == 0);
     check_int(register_object(ANNA, "s"), -ENODEV);
@@ -353,7 +345,6 @@ TAP_TEST(a_mount_that_drains_takes_no_more_regions_and_lets_go_of_those_it_has)
 
 TAP_TEST(no_store_is_called_regions)
 {
-    core_start();
     check_int(apply(named((struct record){.type = RECORD_STORE_CREATE}, "regions")), -EPERM);
     uint64_t other = make_store("other");
     check_int(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = other}, "regions")),

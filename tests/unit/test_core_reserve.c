@@ -45,7 +45,6 @@ static uint64_t must_queue_again(uint64_t file, uint64_t grains, uint64_t after_
 
 TAP_TEST(lock_and_memory_come_together)
 {
-    core_start();
     uint64_t ctl = open_ctl(make_store("weights"), P1);
 
     FREE(5);
@@ -114,7 +113,6 @@ TAP_TEST(readers_reserve_nothing)
 
 TAP_TEST(a_small_reservation_does_not_overtake_a_large_one_of_another_store)
 {
-    core_start();
     uint64_t one = open_ctl(make_store("one"), P1), two = open_ctl(make_store("two"), P2);
 
     FREE(3);
@@ -133,7 +131,6 @@ TAP_TEST(a_small_reservation_does_not_overtake_a_large_one_of_another_store)
 
 TAP_TEST(one_that_waits_for_its_lock_holds_no_reservation_off)
 {
-    core_start();
     uint64_t store = make_store("one");
     uint64_t one = open_ctl(store, P1), two = open_ctl(make_store("two"), P2);
 
@@ -174,7 +171,6 @@ TAP_TEST(one_that_has_memory_and_waits_for_its_lock_holds_readers_off)
 
 TAP_TEST(what_the_store_has_committed_counts_as_there_and_is_due)
 {
-    core_start();
     uint64_t ctl = open_ctl(make_committed("weights", NULL), P1);
 
     FREE(2);
@@ -201,7 +197,6 @@ TAP_TEST(the_end_of_a_session_in_every_way_gives_back_what_was_not_drawn)
 
 TAP_TEST(a_writer_that_stays_on_as_a_reader_has_nothing_set_aside)
 {
-    core_start();
     uint64_t ctl = open_ctl(make_store("weights"), P1);
 
     check_int(acquire_reserving(ctl, 4 * GRAIN, P1, 0), 0);
@@ -214,7 +209,6 @@ TAP_TEST(a_writer_that_stays_on_as_a_reader_has_nothing_set_aside)
 
 TAP_TEST(a_waiter_that_goes_lets_the_next_reservation_pass)
 {
-    core_start();
     uint64_t one = open_ctl(make_store("one"), P1), two = open_ctl(make_store("two"), P2);
 
     FREE(3);
@@ -228,7 +222,6 @@ TAP_TEST(a_waiter_that_goes_lets_the_next_reservation_pass)
 
 TAP_TEST(a_kept_place_holds_no_reservation_off_and_is_resumed_with_its_size)
 {
-    core_start();
     uint64_t one = open_ctl(make_store("one"), P1), two = open_ctl(make_store("two"), P2);
 
     FREE(3);
@@ -242,7 +235,6 @@ TAP_TEST(a_kept_place_holds_no_reservation_off_and_is_resumed_with_its_size)
 
 TAP_TEST(who_only_looks_around_holds_reservations_off)
 {
-    core_start();
     uint64_t one = open_ctl(make_store("one"), P1), two = open_ctl(make_store("two"), P2);
 
     FREE(3);
@@ -259,7 +251,6 @@ TAP_TEST(who_only_looks_around_holds_reservations_off)
 
 TAP_TEST(the_deadline_of_a_reservation_runs_while_it_waits_for_memory)
 {
-    core_start();
     uint64_t ctl = open_ctl(make_store("weights"), P1);
 
     FREE(0);
@@ -317,7 +308,6 @@ static int reserve_as_acquire(uint64_t file, uint64_t grains)
 
 TAP_TEST(a_writer_may_reserve_as_if_it_asked_with_the_lock)
 {
-    core_start();
     uint64_t ctl = open_ctl(make_store("weights"), P1);
 
     FREE(3);
@@ -338,7 +328,6 @@ TAP_TEST(a_writer_may_reserve_as_if_it_asked_with_the_lock)
 
 TAP_TEST(reserving_so_counts_what_the_store_has_committed_and_that_is_due)
 {
-    core_start();
     uint64_t ctl = open_ctl(make_committed("weights", NULL), P1);
 
     FREE(1);
@@ -355,7 +344,6 @@ TAP_TEST(reserving_so_counts_what_the_store_has_committed_and_that_is_due)
 
 TAP_TEST(reserving_to_replace_counts_what_is_committed_before_what_is_free)
 {
-    core_start();
     uint64_t ctl = open_ctl(make_committed("weights", NULL), P1);
     uint32_t flags = CORE_RESERVE_AS_ACQUIRE | CORE_RESERVE_REPLACING;
 
@@ -373,7 +361,6 @@ TAP_TEST(reserving_to_replace_counts_what_is_committed_before_what_is_free)
 
 TAP_TEST(reserving_so_does_not_overtake_who_waits_for_memory)
 {
-    core_start();
     uint64_t one = open_ctl(make_store("one"), P1), two = open_ctl(make_store("two"), P2);
 
     FREE(3);
@@ -390,7 +377,6 @@ TAP_TEST(reserving_so_does_not_overtake_who_waits_for_memory)
 
 TAP_TEST(unknown_flags_of_a_reservation_are_refused)
 {
-    core_start();
     uint64_t session = must_open(make_store("weights"), LOCK_WISH_RW, P1);
 
     FREE(3);

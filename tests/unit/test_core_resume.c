@@ -39,7 +39,6 @@ static void check_session(uint64_t id, uint64_t aside, uint64_t due, uint64_t ma
 
 TAP_TEST(what_is_drawn_is_of_what_is_made_and_no_more)
 {
-    core_start();
     uint64_t session = must_acquire(make_store("weights"), 8 * GRAIN);
 
     check_int(making(session, 8 * GRAIN, 0, 2 * GRAIN, 2 * GRAIN + 1), -EINVAL);
@@ -64,7 +63,6 @@ static int add_made(uint64_t session, uint64_t made, uint64_t drawn)
 
 TAP_TEST(what_comes_into_the_layout_is_made_and_drawn_no_more)
 {
-    core_start();
     uint64_t session = must_acquire(make_store("weights"), 8 * GRAIN);
 
     require(making(session, 6 * GRAIN, 0, 3 * GRAIN, 2 * GRAIN) == 0);
@@ -78,7 +76,6 @@ TAP_TEST(what_comes_into_the_layout_is_made_and_drawn_no_more)
 
 TAP_TEST(what_was_drawn_for_an_alloc_is_set_aside_again)
 {
-    core_start();
     uint64_t store = make_store("weights"), session = must_acquire(store, 8 * GRAIN);
 
     require(making(session, 5 * GRAIN, GRAIN, 4 * GRAIN, 3 * GRAIN) == 0);
@@ -91,7 +88,6 @@ TAP_TEST(what_was_drawn_for_an_alloc_is_set_aside_again)
 
 TAP_TEST(what_was_drawn_and_is_not_free_yet_is_due)
 {
-    core_start();
     uint64_t first = must_acquire(make_store("first"), 4 * GRAIN),
              second = must_acquire(make_store("second"), 4 * GRAIN);
 
@@ -120,7 +116,6 @@ static int end_resuming(void)
 
 TAP_TEST(a_move_goes_on_and_who_waits_for_it_too)
 {
-    core_start();
     uint64_t store = make_demoted("weights"), waiter = must_wait(store, LOCK_WISH_RO, P1), move,
              memory = next_memory++;
 
@@ -159,7 +154,6 @@ static uint64_t linger(uint64_t file)
 
 TAP_TEST(sessions_that_waited_for_transfers_are_over_and_the_others_go_on)
 {
-    core_start();
     uint64_t store = make_committed("weights", NULL), reader, gone;
 
     reader = must_open(store, LOCK_WISH_RO, P1);
@@ -233,7 +227,6 @@ TAP_TEST(a_writer_that_waited_for_transfers_has_aborted_and_who_comes_back_is_gr
 /* The first waiter is next, in any order of their return. */
 TAP_TEST(nobody_is_granted_a_lock_before_all_who_waited_for_it_could_come_back)
 {
-    core_start();
     uint64_t store = make_store("weights"), first, second;
 
     must_open(store, LOCK_WISH_RW, P1);
@@ -250,7 +243,6 @@ TAP_TEST(nobody_is_granted_a_lock_before_all_who_waited_for_it_could_come_back)
 
 TAP_TEST(who_comes_back_waits_until_when_it_would_have)
 {
-    core_start();
     uint64_t store = make_store("weights"), ctl = open_ctl(store, P2), waiter;
 
     must_open(store, LOCK_WISH_RW, P1);
@@ -268,7 +260,6 @@ TAP_TEST(who_comes_back_waits_until_when_it_would_have)
 /* Its time begins anew with each worker, and none passes before all could have come. */
 TAP_TEST(a_second_death_before_all_have_come_back_takes_nobody_his_place)
 {
-    core_start();
     uint64_t store = make_store("weights"), waiter;
 
     must_open(store, LOCK_WISH_RW, P1);
@@ -286,7 +277,6 @@ TAP_TEST(a_second_death_before_all_have_come_back_takes_nobody_his_place)
 
 TAP_TEST(who_does_not_come_back_is_passed_over_at_the_end)
 {
-    core_start();
     uint64_t store = make_store("weights"), first, second;
 
     must_open(store, LOCK_WISH_RW, P1);
@@ -302,7 +292,6 @@ TAP_TEST(who_does_not_come_back_is_passed_over_at_the_end)
 
 TAP_TEST(memory_that_a_session_gives_back_is_granted_to_who_comes_back_for_it)
 {
-    core_start();
     uint64_t file, waiter;
 
     device_free = 2 * GRAIN;
@@ -343,7 +332,6 @@ TAP_TEST(the_end_of_a_recovery_tells_its_cause_and_how_long_it_took)
 {
     struct record end = {.type = RECORD_RESUME, .flags = CORE_RESUME_END, .count = 12345};
 
-    core_start();
     check_int(apply(named(end, "nothing was resumed")), -EINVAL);
     check_int(resume(), 0);
     check_int(apply(named(end, "was killed by signal 9 (Killed)")), 0);

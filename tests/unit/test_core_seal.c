@@ -40,7 +40,6 @@ static enum lock_mode mode_of(uint64_t session)
 
 TAP_TEST(sealing_keeps_the_session_and_narrows_it_to_the_bytes)
 {
-    core_start();
     uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1);
 
     require(add_memory(session, "") == 0);
@@ -59,7 +58,6 @@ TAP_TEST(sealing_keeps_the_session_and_narrows_it_to_the_bytes)
 
 TAP_TEST(an_end_of_rw_data_keeps_everything_however_it_comes)
 {
-    core_start();
     uint64_t store = make_sealed(P1);
     uint64_t session;
 
@@ -78,7 +76,6 @@ TAP_TEST(an_end_of_rw_data_keeps_everything_however_it_comes)
 
 TAP_TEST(data_is_a_whole_writer_where_nothing_is_sealed)
 {
-    core_start();
     uint64_t empty = make_store("empty"), committed = make_committed("weights", NULL);
 
     check_int(mode_of(must_open(empty, LOCK_WISH_DATA, P1)), LOCK_MODE_RW);
@@ -87,7 +84,6 @@ TAP_TEST(data_is_a_whole_writer_where_nothing_is_sealed)
 
 TAP_TEST(a_whole_writer_begins_with_nothing_where_something_is_sealed)
 {
-    core_start();
     uint64_t store = make_sealed(P1);
 
     check_int(mode_of(must_open(store, LOCK_WISH_RW, P2)), LOCK_MODE_RW);
@@ -99,7 +95,6 @@ TAP_TEST(a_whole_writer_begins_with_nothing_where_something_is_sealed)
 
 TAP_TEST(readers_wait_for_a_commit_where_something_is_only_sealed)
 {
-    core_start();
     uint64_t store = make_sealed(P1);
 
     must_wait(store, LOCK_WISH_RO, P2);
@@ -108,7 +103,6 @@ TAP_TEST(readers_wait_for_a_commit_where_something_is_only_sealed)
 
 TAP_TEST(the_bytes_are_handed_on_only_when_who_could_write_them_has_exited)
 {
-    core_start();
     uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2);
 
     check_int(pass(PATIENCE_MS), 0);
@@ -123,7 +117,6 @@ TAP_TEST(the_bytes_are_handed_on_only_when_who_could_write_them_has_exited)
 
 TAP_TEST(who_may_not_wait_for_an_exit_is_told_to_come_again)
 {
-    core_start();
     uint64_t store = make_sealed(P1), ctl = open_ctl(store, P2);
 
     check_int(acquire(ctl, LOCK_WISH_DATA, P2, 0), -EAGAIN);
@@ -133,7 +126,6 @@ TAP_TEST(who_may_not_wait_for_an_exit_is_told_to_come_again)
 
 TAP_TEST(the_process_itself_may_take_up_its_bytes_again)
 {
-    core_start();
     uint64_t store = make_sealed(P1);
 
     check_int(mode_of(must_open(store, LOCK_WISH_DATA, P1)), LOCK_MODE_RW_DATA);
@@ -141,7 +133,6 @@ TAP_TEST(the_process_itself_may_take_up_its_bytes_again)
 
 TAP_TEST(who_waits_for_an_exit_holds_off_all_who_come_later)
 {
-    core_start();
     uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2), rw;
 
     mirror_is_reborn = true; /* sleep is not part of the state */
@@ -159,7 +150,6 @@ TAP_TEST(who_waits_for_an_exit_holds_off_all_who_come_later)
 
 TAP_TEST(who_waits_for_an_exit_is_passed_when_its_patience_is_over)
 {
-    core_start();
     uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2), rw;
 
     rw = must_wait(store, LOCK_WISH_RW, P3);
@@ -174,7 +164,6 @@ TAP_TEST(who_waits_for_an_exit_is_passed_when_its_patience_is_over)
 
 TAP_TEST(who_waits_for_an_exit_is_passed_by_who_came_before)
 {
-    core_start();
     uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1), rw;
     uint64_t waiter, file = out.file;
 
@@ -189,7 +178,6 @@ TAP_TEST(who_waits_for_an_exit_is_passed_by_who_came_before)
 
 TAP_TEST(an_adopter_is_a_writer_that_its_successor_waits_for)
 {
-    core_start();
     uint64_t store = make_sealed(P1), session, file, waiter;
 
     check_int(exits(P1), 0);
@@ -207,7 +195,6 @@ TAP_TEST(an_adopter_is_a_writer_that_its_successor_waits_for)
 
 TAP_TEST(what_a_process_out_of_sight_can_write_is_not_sealed)
 {
-    core_start();
     uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1);
 
     require(add_memory(session, "") == 0);
@@ -218,7 +205,6 @@ TAP_TEST(what_a_process_out_of_sight_can_write_is_not_sealed)
 
 TAP_TEST(a_process_out_of_sight_is_lent_nothing_of_what_is_sealed)
 {
-    core_start();
     uint64_t session = must_open(make_sealed(P1), LOCK_WISH_DATA, P1);
 
     check_int(lend(session, (struct core_process){0}), -EOPNOTSUPP);
@@ -227,7 +213,6 @@ TAP_TEST(a_process_out_of_sight_is_lent_nothing_of_what_is_sealed)
 
 TAP_TEST(a_layout_that_could_not_be_committed_is_not_sealed)
 {
-    core_start();
     uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1);
 
     require(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}) == 0);
@@ -249,7 +234,6 @@ TAP_TEST(what_was_committed_can_be_sealed_and_is_committed_no_more)
 
 TAP_TEST(damaged_bytes_are_not_handed_on)
 {
-    core_start();
     uint64_t store = make_sealed(P1);
 
     require(apply(named((struct record){.type = RECORD_HEALTH, .flags = CORE_NOTE_SUSPECT},
@@ -260,7 +244,6 @@ TAP_TEST(damaged_bytes_are_not_handed_on)
 
 TAP_TEST(an_acquire_may_begin_with_nothing)
 {
-    core_start();
     uint64_t store = make_committed("weights", NULL), ctl = open_ctl(store, P1);
     struct record record = {.type = RECORD_ACQUIRE,
                             .file = ctl,
@@ -306,7 +289,6 @@ static int rename_store(uint64_t store, const char *name, uint32_t flags)
 
 TAP_TEST(nobody_gets_a_session_behind_a_fence_and_other_stores_go_on)
 {
-    core_start();
     uint64_t weights = make_committed("weights", NULL), kv = make_store("kv_cache");
     uint64_t other = make_committed("other", NULL);
 
@@ -363,7 +345,6 @@ TAP_TEST(a_fence_is_resolved_by_its_token_alone_and_again_in_the_same_way_only)
 
 TAP_TEST(who_waits_to_read_does_not_hold_a_fence_up_and_is_turned_away)
 {
-    core_start();
     uint64_t kv = make_store("kv_cache"), waiter = must_wait(kv, LOCK_WISH_RO, P1);
 
     check_int(fence(CORE_FENCE_ON, "kv_cache", "", 1), 0);
@@ -391,7 +372,6 @@ TAP_TEST(what_is_fenced_is_not_drained_and_what_is_drained_not_fenced)
 
 TAP_TEST(a_store_in_use_is_not_fenced)
 {
-    core_start();
     uint64_t store = make_committed("weights", NULL), kv = make_store("kv_cache");
 
     must_open(store, LOCK_WISH_RO, P1);

@@ -23,7 +23,6 @@ static int remove_store(uint64_t store)
 
 TAP_TEST(a_stores_name_is_a_directorys)
 {
-    core_start();
     char longest[257];
     memset(longest, 'x', sizeof longest);
     longest[256] = '\0';
@@ -88,7 +87,6 @@ TAP_TEST(a_store_that_others_use_or_used_is_not_removed_as_unused)
 
 TAP_TEST(a_store_that_others_have_open_is_not_removed_as_unused)
 {
-    core_start();
     uint64_t store = make_store("weights"), other = make_store("other");
     uint64_t ctl = open_ctl(store, P1), theirs = open_ctl(store, P2);
     open_ctl(other, P2);
@@ -104,7 +102,6 @@ TAP_TEST(a_store_that_others_have_open_is_not_removed_as_unused)
 
 TAP_TEST(sessions_follow_the_store_through_rename_and_exchange)
 {
-    core_start();
     uint64_t live = make_committed("weights", NULL);
     uint64_t next = make_committed("weights.next", NULL);
     uint64_t session = must_open(live, LOCK_WISH_RO, P1);
@@ -124,7 +121,6 @@ TAP_TEST(sessions_follow_the_store_through_rename_and_exchange)
 
 TAP_TEST(a_rename_replaces_an_empty_store_only)
 {
-    core_start();
     uint64_t store = make_committed("a", NULL);
     uint64_t full = make_committed("b", NULL);
     uint64_t empty = make_store("c");
@@ -207,7 +203,6 @@ TAP_TEST(the_ring_of_events_overwrites_the_oldest)
 
 TAP_TEST(out_of_memory_is_an_event_of_its_session)
 {
-    core_start();
     uint64_t session = must_open(make_store("weights"), LOCK_WISH_RW, P1);
     check_int(of_session(RECORD_OUT_OF_MEMORY, session), 0);
     check_int(last_event(), CORE_EVENT_OUT_OF_MEMORY);

@@ -40,7 +40,6 @@ TAP_TEST(who_asks_for_a_draining_store_waits_and_is_granted_when_it_serves_again
 
 TAP_TEST(a_draining_store_is_brought_for_nobody_until_it_serves_again)
 {
-    core_start();
     uint64_t store = make_demoted("weights"), reader;
     const struct core_store *found = core_find_store(core, store);
 
@@ -66,7 +65,6 @@ TAP_TEST(who_may_not_wait_for_a_draining_store_is_told_to_try_again)
 
 TAP_TEST(holders_go_on_and_are_joined_and_their_end_lets_nobody_in)
 {
-    core_start();
     uint64_t store = make_store("weights"), session = must_open(store, LOCK_WISH_RW, P1);
     struct record join = {.type = RECORD_JOIN, .file = open_ctl(store, P2)};
 
@@ -84,7 +82,6 @@ TAP_TEST(holders_go_on_and_are_joined_and_their_end_lets_nobody_in)
 
 TAP_TEST(a_drain_is_of_its_store_alone)
 {
-    core_start();
     uint64_t one = make_committed("one", NULL), two = make_committed("two", NULL);
 
     check_int(drain(one, 0), 0);
@@ -145,7 +142,6 @@ TAP_TEST(a_drained_store_that_nobody_holds_can_be_renamed_and_removed)
 
 TAP_TEST(serving_what_serves_is_nothing)
 {
-    core_start();
     uint64_t store = make_store("weights"), events = core->next_event;
 
     check_int(serve(store), 0);
@@ -154,7 +150,6 @@ TAP_TEST(serving_what_serves_is_nothing)
 
 TAP_TEST(what_is_set_aside_for_others_does_not_wait_for_a_writer_that_a_drain_holds_off)
 {
-    core_start();
     uint64_t drained = make_store("drained"), other = make_store("other");
 
     device_free = 4 * GRAIN;

@@ -124,7 +124,6 @@ TAP_TEST(a_ticket_names_ranks_that_exist_and_have_memory)
 
 TAP_TEST(too_many_tickets_are_enospc)
 {
-    core_start();
     struct outcome outcome;
     make_committed("weights", NULL);
     must_open(core_find_store_name(core, "weights")->id, LOCK_WISH_RO, P1);

@@ -97,6 +97,8 @@ static uint64_t used_bytes(void)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+TAP_AFTER_EACH(fake_cuda_remove)
+
 TAP_TEST(machine_without_a_gpu_is_enodev_and_named)
 {
     unsetenv("GMSFS_FAKE_CUDA");
@@ -116,7 +118,6 @@ TAP_TEST(failure_is_not_remembered_and_success_is)
     check_str(error, "");
     check_int(drv_open(&again, error, sizeof(error)), 0);
     check(again == cu);
-    fake_cuda_remove();
 }
 
 TAP_TEST(device_is_found_by_its_uuid)
@@ -134,7 +135,6 @@ TAP_TEST(device_is_found_by_its_uuid)
     check(fake_cuda_control("fail cuDeviceGetUuid_v2 999\n"));
     check_int(drv_find(cu, stranger, &device, error, sizeof(error)), -EIO);
     check(strstr(error, "cuDeviceGetUuid_v2: CUDA_ERROR_UNKNOWN") != NULL);
-    fake_cuda_remove();
 }
 
 TAP_TEST(results_become_errnos)
@@ -156,7 +156,6 @@ TAP_TEST(error_without_a_name_is_still_a_text)
     begin("");
     check_int(drv_explain(cu, "cuMemMap", (enum drv_result)12345, error, sizeof(error)), -EIO);
     check_str(error, "cuMemMap: an error that the driver has no name for (no text)");
-    fake_cuda_remove();
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -174,7 +173,6 @@ TAP_TEST(no_context_is_needed_to_create_export_and_import)
     check_int(cu->cuCtxGetCurrent(&context), DRV_SUCCESS);
     check(context == NULL);
     close(fd);
-    fake_cuda_remove();
 }
 
 TAP_TEST(descriptor_alone_keeps_memory_and_its_close_frees_it)
@@ -186,7 +184,6 @@ TAP_TEST(descriptor_alone_keeps_memory_and_its_close_frees_it)
     check_int(used_bytes(), 48 * MIB);
     close(fd);
     check_int(used_bytes(), 0);
-    fake_cuda_remove();
 }
 
 TAP_TEST(mapping_alone_keeps_memory_and_its_bytes)
@@ -207,7 +204,6 @@ TAP_TEST(mapping_alone_keeps_memory_and_its_bytes)
     leave_context();
     unmap(address, 4 * MIB);
     check_int(used_bytes(), 0);
-    fake_cuda_remove();
 }
 
 TAP_TEST(device_fills_up_and_has_room_again)
@@ -223,7 +219,6 @@ TAP_TEST(device_fills_up_and_has_room_again)
     close(fd);
     check_int(cu->cuMemCreate(&memory, 48 * MIB, &prop, 0), DRV_SUCCESS);
     check_int(cu->cuMemRelease(memory), DRV_SUCCESS);
-    fake_cuda_remove();
 }
 
 TAP_TEST(exported_descriptor_is_nothing_to_read_or_map_and_crosses_exec)
@@ -237,7 +232,6 @@ TAP_TEST(exported_descriptor_is_nothing_to_read_or_map_and_crosses_exec)
     check(mmap(NULL, 2 * MIB, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED);
     check_int(fcntl(fd, F_GETFD), 0);
     close(fd);
-    fake_cuda_remove();
 }
 
 TAP_TEST(imported_handle_cannot_be_exported)
@@ -253,7 +247,6 @@ TAP_TEST(imported_handle_cannot_be_exported)
     check_int(cu->cuMemRelease(memory), DRV_SUCCESS);
     check_int(cu->cuMemRelease(memory), DRV_INVALID_VALUE);
     close(fd);
-    fake_cuda_remove();
 }
 
 TAP_TEST(descriptor_of_something_else_is_no_memory)
@@ -266,7 +259,6 @@ TAP_TEST(descriptor_of_something_else_is_no_memory)
     check_int(import(&memory, fd), DRV_INVALID_VALUE);
     check_int(import(&memory, 9999), DRV_INVALID_VALUE);
     close(fd);
-    fake_cuda_remove();
 }
 
 TAP_TEST(sizes_are_multiples_of_the_granularity)
@@ -280,7 +272,6 @@ TAP_TEST(sizes_are_multiples_of_the_granularity)
     check_int(bytes, 2 * MIB);
     check_int(cu->cuMemCreate(&memory, 3 * MIB, &prop, 0), DRV_INVALID_VALUE);
     check_int(cu->cuMemCreate(&memory, 0, &prop, 0), DRV_INVALID_VALUE);
-    fake_cuda_remove();
 }
 
 TAP_TEST(memory_is_mapped_whole_and_from_its_start)
@@ -302,7 +293,6 @@ TAP_TEST(memory_is_mapped_whole_and_from_its_start)
     check_int(cu->cuMemAddressFree(address, 8 * MIB), DRV_SUCCESS);
     check_int(cu->cuMemRelease(memory), DRV_SUCCESS);
     check_int(used_bytes(), 0);
-    fake_cuda_remove();
 }
 
 TAP_TEST(read_only_mapping_refuses_a_write)
@@ -319,7 +309,6 @@ TAP_TEST(read_only_mapping_refuses_a_write)
     check_int(cu->cuMemsetD8_v2(address + 2 * MIB, 1, 16), DRV_INVALID_VALUE);
     leave_context();
     unmap(address, 2 * MIB);
-    fake_cuda_remove();
 }
 
 TAP_TEST(bytes_move_only_with_a_context)
@@ -333,7 +322,6 @@ TAP_TEST(bytes_move_only_with_a_context)
     close(fd);
     check_int(cu->cuMemcpyHtoD_v2(address, "x", 1), DRV_INVALID_CONTEXT);
     unmap(address, 2 * MIB);
-    fake_cuda_remove();
 }
 
 TAP_TEST(nothing_leaks_over_many_cycles)
@@ -348,7 +336,6 @@ TAP_TEST(nothing_leaks_over_many_cycles)
     }
     check_int(used_bytes(), 0);
     close(create_exported(64 * MIB));
-    fake_cuda_remove();
 }
 
 /* ---- faults ---------------------------------------------------------------------------------- */
@@ -365,7 +352,6 @@ TAP_TEST(chosen_calls_fail_as_told)
     check_int(cu->cuMemRelease(memory), DRV_SUCCESS);
     require(fake_cuda_control("fail * 999\n"));
     check_int(cu->cuMemCreate(&memory, 2 * MIB, &prop, 0), DRV_UNKNOWN);
-    fake_cuda_remove();
 }
 
 TAP_TEST(device_that_vanished_answers_so)
@@ -376,7 +362,6 @@ TAP_TEST(device_that_vanished_answers_so)
     begin("lost 0\n");
     check_int(cu->cuMemCreate(&memory, 2 * MIB, &prop, 0), DRV_DEVICE_UNAVAILABLE);
     check_int(cu->cuDeviceTotalMem_v2(&bytes, 0), DRV_DEVICE_UNAVAILABLE);
-    fake_cuda_remove();
 }
 
 TAP_TEST(lazy_copies_are_done_when_they_are_waited_for)
@@ -406,7 +391,6 @@ TAP_TEST(lazy_copies_are_done_when_they_are_waited_for)
     check_int(cu->cuMemFree_v2(address), DRV_SUCCESS);
     check_int(cu->cuCtxPopCurrent_v2(NULL), DRV_SUCCESS);
     check_int(cu->cuDevicePrimaryCtxRelease_v2(0), DRV_SUCCESS);
-    fake_cuda_remove();
 }
 
 TAP_TEST(nothing_works_in_a_forked_child)
@@ -421,7 +405,6 @@ TAP_TEST(nothing_works_in_a_forked_child)
         _exit(cu->cuMemCreate(&memory, 2 * MIB, &prop, 0) == DRV_NOT_INITIALIZED ? 0 : 1);
     require(waitpid(child, &status, 0) == child);
     check_int(status, 0);
-    fake_cuda_remove();
 }
 
 TAP_TEST(child_does_not_keep_what_its_parent_mapped)
@@ -446,7 +429,6 @@ TAP_TEST(child_does_not_keep_what_its_parent_mapped)
     close(hold[0]);
     close(hold[1]);
     check_int(waitpid(child, NULL, 0), child);
-    fake_cuda_remove();
 }
 
 /* ---- captures -------------------------------------------------------------------------------- */
@@ -490,7 +472,6 @@ TAP_TEST(unsafe_call_breaks_a_capture_unless_relaxed)
     check_int(cu->cuMemFree_v2(address), DRV_SUCCESS);
     check_int(cu->cuStreamDestroy_v2(stream), DRV_SUCCESS);
     leave_context();
-    fake_cuda_remove();
 }
 
 TAP_TEST(capture_of_a_blocking_stream_is_seen_from_the_legacy_stream)
@@ -509,5 +490,4 @@ TAP_TEST(capture_of_a_blocking_stream_is_seen_from_the_legacy_stream)
     check_int(cu->cuStreamIsCapturing(NULL, &status), DRV_SUCCESS);
     check_int(cu->cuStreamDestroy_v2(stream), DRV_SUCCESS);
     leave_context();
-    fake_cuda_remove();
 }

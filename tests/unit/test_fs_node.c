@@ -32,7 +32,6 @@ static mode_t mode_of(uint64_t parent, const char *name)
 
 TAP_TEST(the_root_is_what_fuse_calls_1)
 {
-    core_start();
     struct node node;
     check_int(root_id(), 1);
     check_int(node_find(core, 1, &node), 0);
@@ -41,7 +40,6 @@ TAP_TEST(the_root_is_what_fuse_calls_1)
 
 TAP_TEST(ids_of_nothing_are_not_found)
 {
-    core_start();
     struct node node;
     check_int(node_find(core, 0, &node), -ENOENT);
     check_int(node_find(core, 0xff, &node), -ENOENT);
@@ -79,7 +77,6 @@ static uint64_t make_with_id(void)
 
 TAP_TEST(by_id_has_what_the_id_is_of_by_rank)
 {
-    core_start();
     uint64_t store = node_make_id(NODE_STORE, make_with_id());
     struct node by_id = must_find(store, "by-id"), directory, node;
     uint64_t id;
@@ -115,7 +112,6 @@ TAP_TEST(by_id_has_what_the_id_is_of_by_rank)
 
 TAP_TEST(nodes_in_by_id_are_gone_with_the_id)
 {
-    core_start();
     uint64_t store = make_with_id(), session;
     struct node by_id = must_find(node_make_id(NODE_STORE, store), "by-id");
     struct node directory = must_find(node_get_id(&by_id), ID), node;
@@ -150,7 +146,6 @@ TAP_TEST(the_top_has_its_files_and_stores)
 
 TAP_TEST(the_socket_is_there_when_it_is_bound)
 {
-    core_start();
     struct node_top top = TOP;
     struct node node;
     top.has_socket = false;
@@ -201,7 +196,6 @@ TAP_TEST(regions_are_found_by_owner_and_name_and_are_his_alone)
 {
     struct node node;
     struct stat stat;
-    core_start();
     uint64_t regions = node_make_id(NODE_REGIONS, 0);
     check_int(node_lookup(core, &TOP, root_id(), "regions", &node), 0);
     check_int(node_get_id(&node), regions);
@@ -269,7 +263,6 @@ static uint64_t make_files(void)
 
 TAP_TEST(a_store_shows_files_while_it_has_entries_of_files)
 {
-    core_start();
     uint64_t bare = node_make_id(NODE_STORE, make_committed("bare", NULL)), store;
     struct node node;
     struct stat stat;
@@ -285,7 +278,6 @@ TAP_TEST(a_store_shows_files_while_it_has_entries_of_files)
 
 TAP_TEST(names_below_files_are_directories_and_files_with_ids_that_find_them)
 {
-    core_start();
     uint64_t files = node_make_id(NODE_FILES, make_files());
     struct node a = must_find(files, "a"), b = must_find(node_get_id(&a), "b"), node, up;
     struct file_tree_file file;
@@ -316,7 +308,6 @@ TAP_TEST(names_below_files_are_directories_and_files_with_ids_that_find_them)
 
 TAP_TEST(ids_below_files_that_no_directory_has_are_not_found)
 {
-    core_start();
     uint64_t files = node_make_id(NODE_FILES, make_files());
     struct node a = must_find(files, "a"), all = must_find(files, "all"), node;
     uint64_t serial = a.entry->serial << 6;

@@ -99,11 +99,13 @@ static void leave_dead(size_t i)
     close(bound(path_of(i), SOCK_STREAM));
 }
 
+TAP_BEFORE_EACH(dir_make)
+TAP_AFTER_EACH(dir_remove)
+
 /* ---- coming ---------------------------------------------------------------------------------- */
 
 TAP_TEST(there_is_one_for_each_domain_and_protocol_and_each_listens)
 {
-    dir_make();
     int before = count_open();
     check_int(gms_sockets_open(&options, &sockets), 0);
     check_int(sockets.count, GMS_SOCKETS_MAX);
@@ -118,7 +120,6 @@ TAP_TEST(there_is_one_for_each_domain_and_protocol_and_each_listens)
     }
     gms_sockets_close(&sockets);
     check_int(count_open(), before);
-    dir_remove();
 }
 
 TAP_TEST(the_mode_does_not_depend_on_the_umask)
@@ -126,7 +127,6 @@ TAP_TEST(the_mode_does_not_depend_on_the_umask)
     static const mode_t MODES[] = {0600, 0660, 0666, 0777, 0}, UMASKS[] = {0, 022, 0777};
     struct stat found;
 
-    dir_make();
     for (size_t i = 0; i < sizeof MODES / sizeof MODES[0] * 3; i++) {
         options.mode = MODES[i / 3];
         mode_t before = umask(UMASKS[i % 3]);
@@ -138,27 +138,23 @@ TAP_TEST(the_mode_does_not_depend_on_the_umask)
         }
         gms_sockets_close(&sockets);
     }
-    dir_remove();
 }
 
 TAP_TEST(slashes_behind_the_directory_do_no_harm)
 {
     char with_slashes[80];
 
-    dir_make();
     snprintf(with_slashes, sizeof with_slashes, "%s//", dir);
     options.dir = with_slashes;
     check_int(gms_sockets_open(&options, &sockets), 0);
     check_str(sockets.items[0].path, path_of(0));
     gms_sockets_close(&sockets);
-    dir_remove();
 }
 
 /* ---- existing files -------------------------------------------------------------------------- */
 
 TAP_TEST(dead_ones_are_replaced)
 {
-    dir_make();
     for (size_t i = 0; i < GMS_SOCKETS_MAX; i++)
         leave_dead(i);
     check_int(gms_sockets_open(&options, &sockets), 0);
@@ -166,7 +162,6 @@ TAP_TEST(dead_ones_are_replaced)
     for (size_t i = 0; i < GMS_SOCKETS_MAX; i++)
         check_int(connect_to(path_of(i)), 0);
     gms_sockets_close(&sockets);
-    dir_remove();
 }
 
 /* With a file at the last path, no socket stays and the file is unchanged. */
@@ -189,7 +184,6 @@ TAP_TEST(a_live_one_is_left_and_no_other_remains)
 {
     static const int TYPES[] = {SOCK_STREAM, SOCK_SEQPACKET};
 
-    dir_make();
     for (size_t i = 0; i < 2; i++) {
         int fd = bound(path_of(3), TYPES[i]);
         check_int(listen(fd, 5), 0);
@@ -199,12 +193,10 @@ TAP_TEST(a_live_one_is_left_and_no_other_remains)
     int fd = bound(path_of(3), SOCK_DGRAM);
     check_is_left(-EADDRINUSE);
     close(fd);
-    dir_remove();
 }
 
 TAP_TEST(one_with_a_full_queue_is_not_taken_for_dead)
 {
-    dir_make();
     struct sockaddr_un address = address_of(path_of(3));
     int fd = bound(path_of(3), SOCK_STREAM), waiting[4];
     check_int(listen(fd, 0), 0);
@@ -215,12 +207,10 @@ TAP_TEST(one_with_a_full_queue_is_not_taken_for_dead)
     check_is_left(-EADDRINUSE);
     files_close(waiting, 4);
     close(fd);
-    dir_remove();
 }
 
 TAP_TEST(a_file_that_is_no_socket_is_left)
 {
-    dir_make();
     FILE *file = fopen(path_of(3), "we");
     require(file != NULL);
     fclose(file);
@@ -234,7 +224,6 @@ TAP_TEST(a_file_that_is_no_socket_is_left)
     check_int(gms_sockets_open(&options, &sockets), -EEXIST); /* nor the target of a link */
     check_int(unlink(path_of(3)), 0);
     check_int(unlink(target), 0);
-    dir_remove();
 }
 
 /* ---- where it cannot be ---------------------------------------------------------------------- */
@@ -243,7 +232,6 @@ TAP_TEST(a_directory_that_is_missing_or_none_is_refused)
 {
     char other[128];
 
-    dir_make();
     snprintf(other, sizeof other, "%s/none", dir);
     options.dir = other;
     check_int(gms_sockets_open(&options, &sockets), -ENOENT);
@@ -252,7 +240,6 @@ TAP_TEST(a_directory_that_is_missing_or_none_is_refused)
     fclose(file);
     check_int(gms_sockets_open(&options, &sockets), -ENOTDIR);
     unlink(other);
-    dir_remove();
 }
 
 TAP_TEST(the_longest_path_is_taken_and_one_byte_more_is_refused)
@@ -260,7 +247,6 @@ TAP_TEST(the_longest_path_is_taken_and_one_byte_more_is_refused)
     char deep[256];
     size_t room = GMS_SOCKETS_PATH_BYTES - 1 - strlen(NAMES[1]) - 1;
 
-    dir_make();
     size_t bytes = (size_t)snprintf(deep, sizeof deep, "%s/", dir);
     require(bytes < room);
     memset(deep + bytes, 'd', room + 1 - bytes);
@@ -276,14 +262,12 @@ TAP_TEST(the_longest_path_is_taken_and_one_byte_more_is_refused)
     check_int(connect_to(sockets.items[1].path), 0);
     gms_sockets_close(&sockets);
     check_int(rmdir(deep), 0);
-    dir_remove();
 }
 
 /* ---- going ----------------------------------------------------------------------------------- */
 
 TAP_TEST(only_its_own_sockets_are_removed)
 {
-    dir_make();
     check_int(gms_sockets_open(&options, &sockets), 0);
     require(unlink(path_of(0)) == 0 && unlink(path_of(1)) == 0);
     int other = bound(path_of(0), SOCK_STREAM);
@@ -292,7 +276,6 @@ TAP_TEST(only_its_own_sockets_are_removed)
     close(other);
     check_int(unlink(path_of(0)), 0);
     gms_sockets_close(&sockets); /* nothing is left to do */
-    dir_remove();
 }
 
 /* ---- several at a time ----------------------------------------------------------------------- */
@@ -347,7 +330,6 @@ TAP_TEST(of_those_that_begin_together_one_has_them_all_or_none_has_any)
 {
     int won = 0;
 
-    dir_make();
     for (size_t i = 0; i < RACES; i++) {
         check_race(); /* over the dead sockets of the last winner */
         won += count_files() > 0;
@@ -355,5 +337,4 @@ TAP_TEST(of_those_that_begin_together_one_has_them_all_or_none_has_any)
     check(won > 0);
     for (size_t i = 0; i < GMS_SOCKETS_MAX; i++)
         unlink(path_of(i));
-    dir_remove();
 }

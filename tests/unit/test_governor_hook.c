@@ -40,12 +40,13 @@ static void check_no_children(void)
     check_int(errno, ECHILD);
 }
 
+TAP_AFTER_EACH(check_no_children)
+
 TAP_TEST(both_outputs_of_a_command_are_kept)
 {
     check_int(run("echo one; echo two >&2; cat", LONG_MS), 0);
     check_str(hook.output, "one\ntwo\n");
     check_int(hook.bytes, 8);
-    check_no_children();
 }
 
 TAP_TEST(a_failure_is_reported_with_its_last_line)
@@ -57,7 +58,6 @@ TAP_TEST(a_failure_is_reported_with_its_last_line)
     check_str(failure.text, "failed with status 3");
     check_int(run("kill -TERM $$", LONG_MS), -EIO);
     check_str(failure.text, "was ended by signal 15");
-    check_no_children();
 }
 
 TAP_TEST(a_late_command_is_killed_with_all_that_it_started)
@@ -74,7 +74,6 @@ TAP_TEST(a_late_command_is_killed_with_all_that_it_started)
     close(ends[1]);
     check_int(read(ends[0], &byte, 1), 0);
     close(ends[0]);
-    check_no_children();
 }
 
 TAP_TEST(background_processes_go_on_and_are_not_waited_for)
@@ -106,7 +105,6 @@ TAP_TEST(many_run_side_by_side_within_one_time)
         check_str(many[i].output, "hello\n");
     }
     hooks_free(many, count);
-    check_no_children();
 }
 
 TAP_TEST(a_command_without_a_turn_in_the_time_is_late_too)
@@ -119,7 +117,6 @@ TAP_TEST(a_command_without_a_turn_in_the_time_is_late_too)
     for (size_t i = 0; i <= HOOK_MAX_AT_ONCE; i++)
         check_int(many[i].error, -ETIMEDOUT);
     hooks_free(many, HOOK_MAX_AT_ONCE + 1);
-    check_no_children();
 }
 
 TAP_TEST(output_is_bounded_and_a_command_with_more_is_not_delayed)

@@ -59,6 +59,8 @@ static void end(void)
     "],\"pools\":[" pools "]}"
 #define A_STORE(name, more) "{\"name\":\"" name "\",\"pool\":\"p\",\"sessions\":[]" more "}"
 
+TAP_AFTER_EACH(end)
+
 TAP_TEST(a_mount_is_seen_as_its_files_tell)
 {
     configure("");
@@ -99,7 +101,6 @@ TAP_TEST(a_mount_is_seen_as_its_files_tell)
     check(now->pools[0].max_bytes == 9 && now->pools[0].slots == 4);
     check(now->pools[1].class == POOL_CLASS_BATCH && now->pools[1].max_bytes == UINT64_MAX);
     check_int(now->pools[1].slots, 0);
-    end();
 }
 
 TAP_TEST(a_mount_that_cannot_be_governed_is_named_with_the_reason)
@@ -125,7 +126,6 @@ TAP_TEST(a_mount_that_cannot_be_governed_is_named_with_the_reason)
         check_int(see(looks[i].look, 1), looks[i].error);
         check(strstr(failure.text, looks[i].says) != NULL);
     }
-    end();
 }
 
 TAP_TEST(an_engine_whose_metrics_fail_is_unknown_and_reported_once)
@@ -142,7 +142,6 @@ TAP_TEST(an_engine_whose_metrics_fail_is_unknown_and_reported_once)
     check_int(seen.demand[1].waiting, 4);
     ask(2);
     check_str(told, "");
-    end();
 }
 
 TAP_TEST(without_metrics_waiters_are_demand_and_an_engine_that_holds_is_not_idle)
@@ -161,7 +160,6 @@ TAP_TEST(without_metrics_waiters_are_demand_and_an_engine_that_holds_is_not_idle
     check(seen.demand[0].waiting == 1 && seen.demand[0].idle_since_ms == 0);
     check(seen.demand[1].waiting == 0 && seen.demand[1].idle_since_ms == 0);
     check_int(seen.demand[2].idle_since_ms, 40);
-    end();
 }
 
 TAP_TEST(an_engine_is_waking_until_it_serves_or_has_nothing_to_serve_or_sleeps_or_leaves)
@@ -200,7 +198,6 @@ TAP_TEST(an_engine_is_waking_until_it_serves_or_has_nothing_to_serve_or_sleeps_o
     governor_note(&past, &sleep, 0, 98);
     require(see(there, 99) == 0);
     check_int(seen.demand[0].woken_ms, 0);
-    end();
 }
 
 TAP_TEST(an_engine_is_idle_since_it_was_first_seen_without_requests)
@@ -226,7 +223,6 @@ TAP_TEST(an_engine_is_idle_since_it_was_first_seen_without_requests)
     ask(95);
     require(see(held, 95) == 0);
     check_int(seen.demand[1].idle_since_ms, 0);
-    end();
 }
 
 TAP_TEST(an_engine_that_comes_is_not_idle_since_the_one_before_it)
@@ -260,7 +256,6 @@ TAP_TEST(an_engine_that_comes_is_not_idle_since_the_one_before_it)
     ask(120);
     require(see(held, 120) == 0);
     check_int(seen.demand[0].idle_since_ms, 100);
-    end();
 }
 
 TAP_TEST(grants_are_those_of_the_window)
@@ -342,7 +337,6 @@ TAP_TEST(deeds_are_commands_of_the_shell)
         (struct governor_deed){.kind = GOVERNOR_POOL_MAX, .store = "p", .bytes = UINT64_MAX},
         "echo 'p max=max' >'/mnt/it'\\''s/pools'");
     check_command((struct governor_deed){.kind = GOVERNOR_REPORT}, "");
-    end();
 }
 
 TAP_TEST(a_deed_that_fails_is_reported_with_its_name_its_cause_and_the_next_attempt)
@@ -356,5 +350,4 @@ TAP_TEST(a_deed_that_fails_is_reported_with_its_name_its_cause_and_the_next_atte
     check(strstr(failure.text, "cooldown") != NULL);
     deed.kind = GOVERNOR_SLEEP;
     check_int(governor_do(&deed, &config, &place, &failure), 0);
-    end();
 }

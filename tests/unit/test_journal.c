@@ -92,9 +92,10 @@ static void check_snapshot(const char *wanted)
     check(snapshot && size == strlen(wanted) && memcmp(snapshot, wanted, size) == 0);
 }
 
+TAP_BEFORE_EACH(begin)
+
 TAP_TEST(a_new_journal_has_nothing)
 {
-    begin();
     check(journal_is_new(journal));
     check_snapshot(NULL);
     check_found("");
@@ -105,7 +106,6 @@ TAP_TEST(a_new_journal_has_nothing)
 
 TAP_TEST(published_entries_and_no_others_are_there_for_the_next_worker)
 {
-    begin();
     add("one");
     add("");
     publish("three");
@@ -124,7 +124,6 @@ TAP_TEST(all_parts_of_an_entry_are_its_bytes)
     char abc[] = "abc", def[] = "def";
     const struct iovec parts[] = {{abc, 3}, {NULL, 0}, {def, 3}};
 
-    begin();
     require(journal_reserve(journal, journal_entry_room(6)) == 0);
     journal_add(journal, 6, parts, 3);
     journal_publish(journal);
@@ -133,7 +132,6 @@ TAP_TEST(all_parts_of_an_entry_are_its_bytes)
 
 TAP_TEST(withdrawn_entries_are_not_there)
 {
-    begin();
     add("one");
     size_t mark = journal_get_mark(journal);
     add("wrong");
@@ -149,7 +147,6 @@ TAP_TEST(withdrawn_entries_are_not_there)
 
 TAP_TEST(it_is_known_which_answers_have_left)
 {
-    begin();
     publish("a");
     journal_set_delivered(journal);
     publish("b");
@@ -162,7 +159,6 @@ TAP_TEST(it_is_known_which_answers_have_left)
 
 TAP_TEST(a_snapshot_stands_for_the_turns_before_it)
 {
-    begin();
     publish("a");
     journal_begin_snapshot(journal);
     publish("b");
@@ -185,7 +181,6 @@ TAP_TEST(a_snapshot_stands_for_the_turns_before_it)
 
 TAP_TEST(an_unfinished_snapshot_changes_nothing)
 {
-    begin();
     publish("a");
     journal_begin_snapshot(journal);
     publish("b");
@@ -212,7 +207,6 @@ TAP_TEST(another_process_may_write_the_snapshot)
 {
     int status = 0;
 
-    begin();
     publish("a");
     journal_begin_snapshot(journal);
     pid_t child = fork();
@@ -229,7 +223,6 @@ TAP_TEST(another_process_may_write_the_snapshot)
 
 TAP_TEST(a_snapshot_that_was_not_written_is_none)
 {
-    begin();
     publish("a");
     journal_begin_snapshot(journal);
     check_int(journal_end_snapshot(journal), -EPROTO);
@@ -242,7 +235,6 @@ TAP_TEST(it_says_when_enough_was_written_for_a_snapshot)
 {
     static char text[1u << 20];
 
-    begin();
     memset(text, 'x', sizeof text - 1);
     while (journal_get_numbers(journal).bytes < JOURNAL_SNAPSHOT_BYTES) {
         check(!journal_wants_snapshot(journal, JOURNAL_SNAPSHOT_BYTES));
@@ -259,7 +251,6 @@ TAP_TEST(it_says_when_enough_was_written_for_a_snapshot)
 
 TAP_TEST(more_than_a_file_holds_is_refused_and_harms_nothing)
 {
-    begin();
     check_int(journal_reserve(journal, (size_t)JOURNAL_MAX_BYTES), -ENOMEM);
     publish("a");
     check_found("a");
@@ -322,7 +313,6 @@ TAP_TEST(beyond_its_bound_it_takes_only_small_entries_until_a_snapshot)
     static char large[JOURNAL_SMALL_BYTES * 2], small[JOURNAL_SMALL_BYTES / 2];
     unsigned count = 0;
 
-    begin();
     journal_set_bound(journal, 10 * sizeof large);
     memset(large, 'x', sizeof large - 1);
     memset(small, 'y', sizeof small - 1);
@@ -370,7 +360,6 @@ static void publish_much(void)
 
 TAP_TEST(memory_that_a_dead_worker_has_made_is_given_back)
 {
-    begin();
     publish_much();
     journal_begin_snapshot(journal);
     publish("a");
@@ -392,7 +381,6 @@ TAP_TEST(memory_that_a_dead_worker_has_made_is_given_back)
 
 TAP_TEST(memory_of_a_file_that_is_not_in_use_is_given_back)
 {
-    begin();
     publish_much();
     publish("a");
     journal_begin_snapshot(journal);
@@ -406,7 +394,6 @@ TAP_TEST(memory_of_a_file_that_is_not_in_use_is_given_back)
 
 TAP_TEST(trimmed_it_has_little_more_memory_than_it_uses)
 {
-    begin();
     publish_much();
     journal_begin_snapshot(journal);
     publish_much();
@@ -431,7 +418,6 @@ TAP_TEST(memory_of_the_caller_outlives_it)
 {
     unsigned char zeros[JOURNAL_OWN_BYTES] = {0};
 
-    begin();
     check(memcmp(journal_get_own(journal), zeros, sizeof zeros) == 0);
     memset(journal_get_own(journal), 0xff, JOURNAL_OWN_BYTES);
     publish("a");
@@ -448,7 +434,6 @@ TAP_TEST(an_end_where_there_is_no_memory_is_refused)
     struct failure failure = {.text = ""};
     uint64_t tail = JOURNAL_MAX_BYTES / 2;
 
-    begin();
     publish("a");
     require(pwrite(files.head, &tail, sizeof tail, 32) == sizeof tail);
     check_int(journal_open(&files, &other, &failure), -EPROTO);
@@ -461,7 +446,6 @@ TAP_TEST(damage_is_refused_and_told)
     struct stat head;
     unsigned char byte, flipped;
 
-    begin();
     publish("one");
     publish("twothree");
     require(fstat(files.head, &head) == 0);
@@ -481,7 +465,6 @@ TAP_TEST(a_damaged_snapshot_is_refused)
     struct journal *other = NULL;
     struct failure failure = {.text = ""};
 
-    begin();
     publish("a");
     journal_begin_snapshot(journal);
     require(journal_write_snapshot(journal, "snapshot", 8) == 0);
@@ -499,7 +482,6 @@ TAP_TEST(another_version_is_refused)
     struct failure failure = {.text = ""};
     uint32_t version = JOURNAL_VERSION + 1;
 
-    begin();
     require(pwrite(files.head, &version, sizeof version, 8) == sizeof version);
     check_int(journal_open(&files, &other, &failure), -EPROTONOSUPPORT);
     check(strstr(failure.text, "version") != NULL);
@@ -531,7 +513,6 @@ TAP_TEST(random_turns_snapshots_and_deaths_lose_nothing)
     char text[32];
 
     srandom(7);
-    begin();
     for (int step = 0; step < COUNT; step++) {
         switch (random() % 8) {
         case 0:

@@ -11,41 +11,47 @@
 
 #define PATIENCE_MS 30000u
 
-/* A lock as most tests want it; `committed` without the writer that would have done it. */
-static struct lock lock_of(bool committed)
-{
-    struct lock lock;
+static struct lock lock;
 
+/* Makes a lock as most tests want it; `committed` without the writer that would have done it. */
+static void begin(bool committed)
+{
     lock_init(&lock, PATIENCE_MS);
     lock_set_committed(&lock, committed);
-    return lock;
 }
 
-static void hold(struct lock *lock, uint64_t id, enum lock_mode mode)
+static void end(void)
 {
-    require(lock_add_session(lock, id, mode) == 0);
+    lock_free(&lock);
 }
 
-static void await(struct lock *lock, uint64_t id, enum lock_wish wish, uint64_t now_ms)
+TAP_AFTER_EACH(end)
+
+static void hold(uint64_t id, enum lock_mode mode)
 {
-    require(lock_add_waiter(lock, id, wish, now_ms, LOCK_FOREVER) == 0);
+    require(lock_add_session(&lock, id, mode) == 0);
+}
+
+static void await(uint64_t id, enum lock_wish wish, uint64_t now_ms)
+{
+    require(lock_add_waiter(&lock, id, wish, now_ms, LOCK_FOREVER) == 0);
 }
 
 /* Returns the next grant as one number, waiter * 10 + mode; 0 if none. */
-static uint64_t next(const struct lock *lock, uint64_t now_ms)
+static uint64_t next(uint64_t now_ms)
 {
     uint64_t id;
     enum lock_mode mode;
 
-    return lock_next_grant(lock, now_ms, &id, &mode) ? id * 10 + mode : 0;
+    return lock_next_grant(&lock, now_ms, &id, &mode) ? id * 10 + mode : 0;
 }
 
-static uint64_t expired(const struct lock *lock, uint64_t now_ms)
+static uint64_t expired(uint64_t now_ms)
 {
     uint64_t id;
     bool was_kept;
 
-    return lock_next_expired(lock, now_ms, &id, &was_kept) ? id * 10 + was_kept : 0;
+    return lock_next_expired(&lock, now_ms, &id, &was_kept) ? id * 10 + was_kept : 0;
 }
 
 TAP_TEST(states_have_the_names_that_the_state_file_shows)
@@ -61,114 +67,97 @@ TAP_TEST(states_have_the_names_that_the_state_file_shows)
 
 TAP_TEST(commit_is_refused_to_readers_and_strangers_and_changes_nothing)
 {
-    struct lock lock = lock_of(true);
-
-    hold(&lock, 1, LOCK_MODE_RO);
+    begin(true);
+    hold(1, LOCK_MODE_RO);
     check_int(lock_commit(&lock, 1, LOCK_MODE_NONE, 0), -EINVAL);
     check_int(lock_commit(&lock, 2, LOCK_MODE_NONE, 0), -ENOENT);
     check_int(lock.session_count, 1);
     lock_remove_session(&lock, 1, 0);
     lock_set_committed(&lock, false);
-    hold(&lock, 3, LOCK_MODE_RW);
+    hold(3, LOCK_MODE_RW);
     check_int(lock_commit(&lock, 3, LOCK_MODE_RW, 0), -EINVAL);
     check(!lock.committed);
-    lock_free(&lock);
 }
 
 TAP_TEST(one_patient_writer_is_enough_to_hold_readers_off)
 {
-    struct lock lock = lock_of(true);
-
-    hold(&lock, 1, LOCK_MODE_RO);
-    await(&lock, 2, LOCK_WISH_RW, 0);
-    await(&lock, 3, LOCK_WISH_RW, 500);
+    begin(true);
+    hold(1, LOCK_MODE_RO);
+    await(2, LOCK_WISH_RW, 0);
+    await(3, LOCK_WISH_RW, 500);
     check_int(lock_would_grant(&lock, LOCK_WISH_RO, PATIENCE_MS), LOCK_MODE_NONE);
     check_int(lock_would_grant(&lock, LOCK_WISH_RO, PATIENCE_MS + 500), LOCK_MODE_RO);
-    lock_free(&lock);
 }
 
 TAP_TEST(without_patience_readers_always_pass)
 {
-    struct lock lock = lock_of(true);
-
+    begin(true);
     lock.patience_ms = 0;
-    hold(&lock, 1, LOCK_MODE_RO);
-    await(&lock, 2, LOCK_WISH_RW, 0);
+    hold(1, LOCK_MODE_RO);
+    await(2, LOCK_WISH_RW, 0);
     check_int(lock_would_grant(&lock, LOCK_WISH_RO, 0), LOCK_MODE_RO);
-    lock_free(&lock);
 }
 
 TAP_TEST(endless_patience_never_runs_out)
 {
-    struct lock lock = lock_of(true);
-
+    begin(true);
     lock.patience_ms = LOCK_FOREVER;
-    hold(&lock, 1, LOCK_MODE_RO);
-    await(&lock, 2, LOCK_WISH_RW, 7);
-    await(&lock, 3, LOCK_WISH_RO, 7);
+    hold(1, LOCK_MODE_RO);
+    await(2, LOCK_WISH_RW, 7);
+    await(3, LOCK_WISH_RO, 7);
     check_int(lock_would_grant(&lock, LOCK_WISH_RO, UINT64_MAX - 1), LOCK_MODE_NONE);
     check_int(lock_next_moment(&lock, 7), LOCK_FOREVER);
-    lock_free(&lock);
 }
 
 TAP_TEST(a_new_reader_goes_along_with_a_waiting_one_that_time_has_let_in)
 {
-    struct lock lock = lock_of(true);
-
-    hold(&lock, 1, LOCK_MODE_RO);
-    await(&lock, 2, LOCK_WISH_RW, 0);
-    await(&lock, 3, LOCK_WISH_RO, 0);
+    begin(true);
+    hold(1, LOCK_MODE_RO);
+    await(2, LOCK_WISH_RW, 0);
+    await(3, LOCK_WISH_RO, 0);
     check_int(lock_would_grant(&lock, LOCK_WISH_RO, PATIENCE_MS), LOCK_MODE_RO);
-    lock_free(&lock);
 }
 
 TAP_TEST(a_place_kept_until_the_origin_of_time_is_kept_all_the_same)
 {
-    struct lock lock = lock_of(false);
-
-    await(&lock, 1, LOCK_WISH_RW, 0);
+    begin(false);
+    await(1, LOCK_WISH_RW, 0);
     lock_keep_place(&lock, 1, 0, false);
-    check_int(next(&lock, 0), 0);
-    check_int(expired(&lock, 1), 11);
-    lock_free(&lock);
+    check_int(next(0), 0);
+    check_int(expired(1), 11);
 }
 
 TAP_TEST(the_next_moment_is_when_the_last_patient_writer_gives_in)
 {
-    struct lock lock = lock_of(true);
-
-    hold(&lock, 1, LOCK_MODE_RO);
-    await(&lock, 2, LOCK_WISH_RW, 0);
-    await(&lock, 3, LOCK_WISH_RW, 500);
+    begin(true);
+    hold(1, LOCK_MODE_RO);
+    await(2, LOCK_WISH_RW, 0);
+    await(3, LOCK_WISH_RW, 500);
     check_int(lock_next_moment(&lock, 600), LOCK_FOREVER);
-    await(&lock, 4, LOCK_WISH_AUTO, 600);
+    await(4, LOCK_WISH_AUTO, 600);
     check_int(lock_next_moment(&lock, 600), 500 + PATIENCE_MS);
     check_int(lock_next_moment(&lock, 500 + PATIENCE_MS), LOCK_FOREVER);
-    lock_free(&lock);
 }
 
 TAP_TEST(what_is_unknown_is_enoent)
 {
-    struct lock lock = lock_of(true);
-
-    hold(&lock, 1, LOCK_MODE_RO);
-    await(&lock, 2, LOCK_WISH_RW, 0);
+    begin(true);
+    hold(1, LOCK_MODE_RO);
+    await(2, LOCK_WISH_RW, 0);
     check_int(lock_remove_session(&lock, 2, 0), -ENOENT);
     check_int(lock_remove_waiter(&lock, 1), -ENOENT);
     check_int(lock_keep_place(&lock, 1, 1000, false), -ENOENT);
     check_int(lock_resume_place(&lock, 1, 1000), -ENOENT);
     check(!lock_find_session(&lock, 2));
     check(!lock_find_waiter(&lock, 1));
-    lock_free(&lock);
 }
 
 TAP_TEST(sessions_stay_in_order_of_grant_and_waiters_in_order_of_arrival)
 {
-    struct lock lock = lock_of(true);
-
+    begin(true);
     for (uint64_t id = 1; id <= 20; id++) {
-        hold(&lock, id, LOCK_MODE_RO);
-        await(&lock, id + 100, LOCK_WISH_RW, id);
+        hold(id, LOCK_MODE_RO);
+        await(id + 100, LOCK_WISH_RW, id);
     }
     lock_remove_session(&lock, 7, 50);
     lock_remove_waiter(&lock, 107);
@@ -177,33 +166,28 @@ TAP_TEST(sessions_stay_in_order_of_grant_and_waiters_in_order_of_arrival)
         check_int(lock.sessions[i].id, i < 6 ? i + 1 : i + 2);
         check_int(lock.waiters[i].id, i < 6 ? i + 101 : i + 102);
     }
-    lock_free(&lock);
 }
 
 TAP_TEST(too_many_sessions_are_enospc_and_waiters_go_on_waiting)
 {
-    struct lock lock = lock_of(true);
-
+    begin(true);
     for (uint64_t id = 1; id <= LOCK_MAX_SESSIONS; id++)
-        hold(&lock, id, LOCK_MODE_RO);
+        hold(id, LOCK_MODE_RO);
     check_int(lock_add_session(&lock, LOCK_MAX_SESSIONS + 1, LOCK_MODE_RO), -ENOSPC);
     check_int(lock.session_count, LOCK_MAX_SESSIONS);
-    await(&lock, 1, LOCK_WISH_RO, 0);
-    check_int(next(&lock, 0), 0);
+    await(1, LOCK_WISH_RO, 0);
+    check_int(next(0), 0);
     lock_remove_session(&lock, 1, 0);
-    check_int(next(&lock, 0), 10 + LOCK_MODE_RO);
-    lock_free(&lock);
+    check_int(next(0), 10 + LOCK_MODE_RO);
 }
 
 TAP_TEST(too_many_waiters_are_enospc)
 {
-    struct lock lock = lock_of(false);
-
+    begin(false);
     for (uint64_t id = 1; id <= LOCK_MAX_WAITERS; id++)
-        await(&lock, id, LOCK_WISH_RO, 0);
+        await(id, LOCK_WISH_RO, 0);
     check_int(lock_add_waiter(&lock, LOCK_MAX_WAITERS + 1, LOCK_WISH_RO, 0, LOCK_FOREVER), -ENOSPC);
     check_int(lock.waiter_count, LOCK_MAX_WAITERS);
-    lock_free(&lock);
 }
 
 TAP_TEST(what_no_lock_could_have_is_not_restored)
@@ -211,8 +195,6 @@ TAP_TEST(what_no_lock_could_have_is_not_restored)
     const struct lock_session reader = {5, LOCK_MODE_RO}, writer = {6, LOCK_MODE_RW};
     const struct lock_waiter waiter = {.id = 3, .wish = LOCK_WISH_RW};
     struct lock_waiter other = waiter;
-    struct lock lock;
-
     lock_init(&lock, 100);
     check_int(lock_restore_session(&lock, &reader), -EINVAL); /* nothing is committed */
     check_int(lock_restore_session(&lock, &(struct lock_session){1, LOCK_MODE_NONE}), -EINVAL);
@@ -234,38 +216,32 @@ TAP_TEST(what_no_lock_could_have_is_not_restored)
     check_int(lock_restore_session(&lock, &(struct lock_session){9, LOCK_MODE_RO}), -EINVAL);
     check_int(lock.session_count, 1);
     check_int(lock.waiter_count, 2);
-    lock_free(&lock);
 }
 
 /* ---- sealed layouts, and RW_DATA ------------------------------------------------------------ */
 
 /* The lock after a writer has sealed and left. */
-static struct lock sealed_lock(void)
+static void begin_sealed(void)
 {
-    struct lock lock = lock_of(false);
-
+    begin(false);
     lock_set_sealed(&lock, true);
-    return lock;
 }
 
 TAP_TEST(data_means_rw_data_of_a_sealed_layout_and_rw_elsewhere)
 {
-    struct lock lock = lock_of(false);
-
+    begin(false);
     check_int(lock_get_wish_mode(&lock, LOCK_WISH_DATA), LOCK_MODE_RW);
     lock_set_sealed(&lock, true);
     check_int(lock_get_wish_mode(&lock, LOCK_WISH_DATA), LOCK_MODE_RW_DATA);
     lock_set_sealed(&lock, false);
     lock_set_committed(&lock, true);
     check_int(lock_get_wish_mode(&lock, LOCK_WISH_DATA), LOCK_MODE_RW);
-    lock_free(&lock);
 }
 
 TAP_TEST(a_seal_and_the_loss_of_what_is_sealed_are_changes)
 {
-    struct lock lock = lock_of(false);
-
-    hold(&lock, 1, LOCK_MODE_RW);
+    begin(false);
+    hold(1, LOCK_MODE_RW);
     lock.changed = false;
     check_int(lock_seal(&lock, 1), 0);
     check(lock.changed);
@@ -273,105 +249,86 @@ TAP_TEST(a_seal_and_the_loss_of_what_is_sealed_are_changes)
     lock.changed = false;
     lock_set_sealed(&lock, false);
     check(lock.changed);
-    lock_free(&lock);
 }
 
 TAP_TEST(rw_data_is_refused_a_commit_and_another_seal_with_einval)
 {
-    struct lock lock = lock_of(true);
-
-    hold(&lock, 1, LOCK_MODE_RW);
+    begin(true);
+    hold(1, LOCK_MODE_RW);
     require(lock_seal(&lock, 1) == 0);
     check_int(lock_commit(&lock, 1, LOCK_MODE_NONE, 0), -EINVAL);
     check_int(lock_commit(&lock, 1, LOCK_MODE_RO, 0), -EINVAL);
     check_int(lock_seal(&lock, 1), -EINVAL);
-    lock_free(&lock);
 }
 
 TAP_TEST(a_lock_is_not_free_for_a_reader_of_what_is_sealed)
 {
-    struct lock lock = sealed_lock();
-
-    await(&lock, 2, LOCK_WISH_RO, 0);
+    begin_sealed();
+    await(2, LOCK_WISH_RO, 0);
     check(!lock_is_free_for(&lock, 2));
-    lock_free(&lock);
 }
 
 TAP_TEST(the_end_of_a_patience_is_no_moment_for_readers_of_what_is_sealed)
 {
-    struct lock lock = sealed_lock();
-
-    await(&lock, 1, LOCK_WISH_DATA, 0);
+    begin_sealed();
+    await(1, LOCK_WISH_DATA, 0);
     lock_keep_place(&lock, 1, UINT64_C(2) * PATIENCE_MS, true);
-    await(&lock, 2, LOCK_WISH_RO, 0);
+    await(2, LOCK_WISH_RO, 0);
     check_int(lock_next_moment(&lock, 0), UINT64_C(2) * PATIENCE_MS);
-    lock_free(&lock);
 }
 
 TAP_TEST(a_seal_is_refused_to_readers_and_strangers_and_changes_nothing)
 {
-    struct lock lock = lock_of(true);
-
-    hold(&lock, 1, LOCK_MODE_RO);
+    begin(true);
+    hold(1, LOCK_MODE_RO);
     check_int(lock_seal(&lock, 1), -EINVAL);
     check_int(lock_seal(&lock, 2), -ENOENT);
     check_int(lock_find_session(&lock, 1)->mode, LOCK_MODE_RO);
     check(lock.committed && !lock.sealed);
-    lock_free(&lock);
 }
 
 TAP_TEST(rw_data_is_restored_with_what_it_fills_and_no_other_session_is)
 {
-    struct lock lock = sealed_lock();
-
+    begin_sealed();
     check_int(lock_restore_session(&lock, &(struct lock_session){1, LOCK_MODE_RO}), -EINVAL);
     check_int(lock_restore_session(&lock, &(struct lock_session){1, LOCK_MODE_RW}), -EINVAL);
     check_int(lock_restore_session(&lock, &(struct lock_session){1, LOCK_MODE_RW_DATA}), 0);
     check_int(lock_restore_session(&lock, &(struct lock_session){2, LOCK_MODE_RW_DATA}), -EINVAL);
     check_int(lock.session_count, 1);
     check_int(lock_get_state(&lock), LOCK_STATE_RW);
-    lock_free(&lock);
 }
 
 TAP_TEST(rw_data_without_a_sealed_layout_is_not_restored)
 {
-    struct lock lock = lock_of(false);
-
+    begin(false);
     check_int(lock_restore_session(&lock, &(struct lock_session){1, LOCK_MODE_RW_DATA}), -EINVAL);
     lock_set_committed(&lock, true);
     check_int(lock_restore_session(&lock, &(struct lock_session){1, LOCK_MODE_RW_DATA}), -EINVAL);
-    lock_free(&lock);
 }
 
 TAP_TEST(data_that_waits_is_restored_and_finds_what_is_sealed)
 {
-    struct lock lock = sealed_lock();
-
+    begin_sealed();
     check_int(lock_restore_waiter(&lock, &(struct lock_waiter){.id = 3,
                                                                .wish = LOCK_WISH_DATA,
                                                                .deadline_ms = LOCK_FOREVER}),
               0);
-    check_int(next(&lock, 0), 30 + LOCK_MODE_RW_DATA);
-    lock_free(&lock);
+    check_int(next(0), 30 + LOCK_MODE_RW_DATA);
 }
 
 /* Waiter 1 came at 100 and sleeps in turn; there is no session. */
-static struct lock lock_with_turn(void)
+static void begin_with_turn(void)
 {
-    struct lock lock = sealed_lock();
-
-    await(&lock, 1, LOCK_WISH_DATA, 100);
+    begin_sealed();
+    await(1, LOCK_WISH_DATA, 100);
     require(lock_set_sleep(&lock, 1, LOCK_ASLEEP_IN_TURN) == 0);
-    return lock;
 }
 
 TAP_TEST(a_turn_is_kept_while_it_looks_around_and_lost_while_it_is_away)
 {
-    struct lock lock = lock_with_turn();
-
+    begin_with_turn();
     check_int(lock_keep_place(&lock, 1, 900, true), 0);
     check_int(lock_would_grant(&lock, LOCK_WISH_RW, 200), LOCK_MODE_NONE);
     check_int(lock_keep_place(&lock, 1, 900, false), 0);
     check_int(lock_would_grant(&lock, LOCK_WISH_RW, 200), LOCK_MODE_RW);
-    lock_free(&lock);
 }

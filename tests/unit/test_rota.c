@@ -52,12 +52,13 @@ static unsigned count_before(const struct work *wanted)
     return before;
 }
 
+TAP_AFTER_EACH(end)
+
 TAP_TEST(nothing_waits_in_an_empty_one)
 {
     check(take() == NULL);
     add(0, 1, 1);
     check(take() != NULL && take() == NULL);
-    end();
 }
 
 TAP_TEST(the_last_user_waits_for_one_turn_of_each_other_one)
@@ -65,7 +66,6 @@ TAP_TEST(the_last_user_waits_for_one_turn_of_each_other_one)
     for (unsigned i = 0; i < MANY; i++)
         add(0, 1 + i % 3, 7);
     check_int(count_before(add(0, 9, 7)), 3);
-    end();
 }
 
 TAP_TEST(a_look_waits_for_one_of_the_others)
@@ -74,7 +74,6 @@ TAP_TEST(a_look_waits_for_one_of_the_others)
         add(1, 1 + i % 50, i);
     check(count_before(add(0, 9, 7)) <= 1);
     check(count_before(add(0, 9, 7)) <= 1);
-    end();
 }
 
 TAP_TEST(a_user_with_many_groups_has_one_turn_among_users)
@@ -88,7 +87,6 @@ TAP_TEST(a_user_with_many_groups_has_one_turn_among_users)
     for (unsigned i = 0; i < MANY / 2; i++)
         of_one += take()->path[1] == 1;
     check_int(of_one, MANY / 4);
-    end();
 }
 
 TAP_TEST(groups_of_a_user_take_turns)
@@ -96,7 +94,6 @@ TAP_TEST(groups_of_a_user_take_turns)
     for (unsigned i = 0; i < MANY; i++)
         add(0, 0, 7);
     check(count_before(add(0, 0, 8)) <= 1);
-    end();
 }
 
 TAP_TEST(items_of_one_path_keep_their_order)
@@ -111,7 +108,6 @@ TAP_TEST(items_of_one_path_keep_their_order)
         check(work->number + 1 > *before);
         *before = work->number + 1;
     }
-    end();
 }
 
 /* By path: between the arrival of the first item of its path and its turn, each other party beside
@@ -138,5 +134,4 @@ TAP_TEST(no_party_is_passed_over_twice_in_any_traffic)
         passed[work->path[0]] = 0;
         check(passed[0] <= 1 && passed[1] <= 1);
     }
-    end();
 }

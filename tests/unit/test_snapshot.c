@@ -86,6 +86,8 @@ static void end(void)
     journal_close_files(&files);
 }
 
+TAP_AFTER_EACH(end)
+
 TAP_TEST(a_fork_that_failed_is_not_tried_again_at_once)
 {
     begin();
@@ -95,7 +97,6 @@ TAP_TEST(a_fork_that_failed_is_not_tried_again_at_once)
         step();
     }
     check_int(forks, 1);
-    end();
 }
 
 TAP_TEST(a_document_is_applied_first_up_to_twice_the_bytes)
@@ -114,7 +115,6 @@ TAP_TEST(a_document_is_applied_first_up_to_twice_the_bytes)
     check(!snapshot_step(&snapshot, core, true));
     check(!snapshot_step(&snapshot, core, false));
     check_int(forks, 1);
-    end();
 }
 
 TAP_TEST(each_failure_in_a_row_has_the_next_try_wait_longer)
@@ -130,7 +130,6 @@ TAP_TEST(each_failure_in_a_row_has_the_next_try_wait_longer)
         check(snapshot.retry_ms >= before_ms + pauses_ms[i]);
         check(snapshot.retry_ms <= loop_now_ms() + pauses_ms[i]);
     }
-    end();
 }
 
 /* ---- memory of a former snapshot ------------------------------------------------------- */
@@ -193,7 +192,6 @@ TAP_TEST(a_helper_frees_the_former_snapshot_before_the_next_one_begins)
     step();
     check_int(forks, 2);
     sem_destroy(&gate);
-    end();
 }
 
 TAP_TEST(a_small_former_snapshot_is_freed_without_a_helper)
@@ -207,7 +205,6 @@ TAP_TEST(a_small_former_snapshot_is_freed_without_a_helper)
     while (!is_through)
         loop_turn(loop, 1000);
     sem_destroy(&gate);
-    end();
 }
 
 TAP_TEST(a_hung_job_that_frees_memory_holds_up_no_snapshot)
@@ -225,5 +222,4 @@ TAP_TEST(a_hung_job_that_frees_memory_holds_up_no_snapshot)
     while (!is_through)
         loop_turn(loop, 1000);
     sem_destroy(&gate);
-    end();
 }

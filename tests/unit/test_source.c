@@ -61,6 +61,9 @@ static const char *in_test(const char *name, const char *faults)
 
 /* ---- places and names ------------------------------------------------------------------------ */
 
+TAP_BEFORE_EACH(make_files)
+TAP_AFTER_EACH(remove_files)
+
 TAP_TEST(a_place_with_a_scheme_is_no_path)
 {
     check(source_has_scheme("https://host/x"));
@@ -142,7 +145,6 @@ TAP_TEST(a_list_has_files_and_folders_sorted)
     struct source *source = source_open();
     struct source_list list;
 
-    make_files();
     require(source_list(source, directory, NULL, false, &list, &failure) == 0);
     require(list.count == 2);
     check_str(list.entries[0].name, "a.bin");
@@ -156,7 +158,6 @@ TAP_TEST(a_list_has_files_and_folders_sorted)
     source_list_free(&list);
     check_int(source_list(source, directory, "nothing", false, &list, &failure), -ENOENT);
     source_close(source);
-    remove_files();
 }
 
 TAP_TEST(names_that_a_server_announces_are_checked)
@@ -164,7 +165,6 @@ TAP_TEST(names_that_a_server_announces_are_checked)
     struct source *source = source_open();
     struct source_list list;
 
-    make_files();
     check_int(source_list(source, in_test("", "?names=../x"), NULL, false, &list, &failure),
               -EINVAL);
     check(strstr(failure.text, "announces the file '../x', whose name has the part '..'") != NULL);
@@ -173,7 +173,6 @@ TAP_TEST(names_that_a_server_announces_are_checked)
     check(strstr(failure.text, "'a.bin', whose name is announced twice") != NULL);
     check_int(list.count, 0);
     source_close(source);
-    remove_files();
 }
 
 TAP_TEST(a_file_beside_another_is_found_with_and_without_a_tree)
@@ -182,7 +181,6 @@ TAP_TEST(a_file_beside_another_is_found_with_and_without_a_tree)
     char path[300];
     size_t one, other;
 
-    make_files();
     snprintf(path, sizeof(path), "%s/a.bin", directory);
     require(source_add(source, directory, "a.bin", 0, &one, &failure) == 0);
     check_str(source_get(source, one)->shown, path);
@@ -193,7 +191,6 @@ TAP_TEST(a_file_beside_another_is_found_with_and_without_a_tree)
     snprintf(path, sizeof(path), "%s/folder/b.bin", directory);
     check_str(source_get(source, other)->shown, path);
     source_close(source);
-    remove_files();
 }
 
 TAP_TEST(files_past_the_page_cache_are_slow_on_any_number_of_processors)
@@ -201,14 +198,12 @@ TAP_TEST(files_past_the_page_cache_are_slow_on_any_number_of_processors)
     struct source *source = source_open();
     size_t file;
 
-    make_files();
     require(source_add(source, directory, "a.bin", 0, &file, &failure) == 0);
     source_prepare(source, DIRECT_NEVER, FILE_BYTES, 0);
     check(!source_is_slow(source));
     source_prepare(source, DIRECT_ALWAYS, FILE_BYTES, 0);
     check(source_is_slow(source));
     source_close(source);
-    remove_files();
 }
 
 TAP_TEST(a_file_that_was_added_before_keeps_its_number_unless_a_flag_is_new)
@@ -216,7 +211,6 @@ TAP_TEST(a_file_that_was_added_before_keeps_its_number_unless_a_flag_is_new)
     struct source *source = source_open();
     size_t one, other;
 
-    make_files();
     require(source_add(source, directory, "a.bin", SOURCE_IN_TURN, &one, &failure) == 0);
     require(source_add(source, directory, "folder/b.bin", 0, &other, &failure) == 0);
     check(other != one);
@@ -227,7 +221,6 @@ TAP_TEST(a_file_that_was_added_before_keeps_its_number_unless_a_flag_is_new)
     require(source_add(source, directory, "a.bin", SOURCE_NO_LINKS, &other, &failure) == 0);
     check(other != one);
     source_close(source);
-    remove_files();
 }
 
 /* ---- bytes --------------------------------------------------------------------------------- */
@@ -293,7 +286,6 @@ TAP_TEST(ranges_are_copied_in_parts_of_any_size)
 {
     char path[64];
 
-    make_files();
     snprintf(path, sizeof(path), "%s/a.bin", directory);
     check_int(copy_range(path, 0, FILE_BYTES, FILE_BYTES), 0);
     check_int(copy_range(path, 17, 2000001, 4097), 0);
@@ -302,24 +294,19 @@ TAP_TEST(ranges_are_copied_in_parts_of_any_size)
     check_int(copy_range(path, FILE_BYTES, 0, 1), 0);
     check_int(copy_range(path, FILE_BYTES, 1, 1), -ENODATA);
     check_int(copy_range(path, UINT64_MAX, 2, 1), -ENODATA);
-    remove_files();
 }
 
 TAP_TEST(a_file_that_is_shorter_than_announced_is_an_error)
 {
-    make_files();
     check_int(copy_range(in_test("/a.bin", "?size=1"), 0, FILE_BYTES + 1, FILE_BYTES), -ENODATA);
     check_int(copy_range(in_test("/a.bin", "?size=1"), 0, FILE_BYTES, FILE_BYTES), 0);
-    remove_files();
 }
 
 TAP_TEST(a_failure_of_the_server_comes_in_its_words)
 {
-    make_files();
     check_int(copy_range(in_test("/a.bin", "?fail=2500000"), 0, FILE_BYTES, FILE_BYTES), -EIO);
     check_str(failure.text, "the server answered 503; try again later");
     check_int(copy_range(in_test("/a.bin", "?fail=2500000"), 0, 2500000, FILE_BYTES), 0);
-    remove_files();
 }
 
 TAP_TEST(a_size_that_no_file_can_have_is_refused)
@@ -327,11 +314,9 @@ TAP_TEST(a_size_that_no_file_can_have_is_refused)
     struct source *source = source_open();
     size_t file;
 
-    make_files();
     check_int(source_add(source, in_test("/a.bin", "?huge=1"), NULL, 0, &file, &failure), -EFBIG);
     check(strstr(failure.text, "more bytes than a file can have") != NULL);
     source_close(source);
-    remove_files();
 }
 
 static void *cancel_soon(void *source)
@@ -348,14 +333,12 @@ TAP_TEST(a_cancelled_source_wakes_its_reads_and_refuses_later_ones)
     uint8_t byte;
     size_t file;
 
-    make_files();
     require(source_add(source, in_test("/a.bin", "?hang=0"), NULL, 0, &file, &failure) == 0);
     require(pthread_create(&thread, NULL, cancel_soon, source) == 0);
     check_int(source_read(source, file, 0, &byte, 1, &failure), -ECANCELED);
     pthread_join(thread, NULL);
     check_int(source_read(source, file, 1, &byte, 1, &failure), -ECANCELED);
     source_close(source);
-    remove_files();
 }
 
 TAP_TEST(bytes_of_this_process_are_a_file_with_the_name_of_another)
@@ -364,7 +347,6 @@ TAP_TEST(bytes_of_this_process_are_a_file_with_the_name_of_another)
     uint8_t *bytes = (uint8_t *)strdup("hello"), got[3];
     size_t one, file;
 
-    make_files();
     require(source_add(source, directory, "a.bin", 0, &one, &failure) == 0);
     require(source_add_bytes(source, one, bytes, 5, &file) == 0);
     check_str(source_get(source, file)->shown, source_get(source, one)->shown);
@@ -373,7 +355,6 @@ TAP_TEST(bytes_of_this_process_are_a_file_with_the_name_of_another)
     check(memcmp(got, "llo", 3) == 0);
     check_int(source_read(source, file, 3, got, 3, &failure), -ENODATA);
     source_close(source);
-    remove_files();
 }
 
 TAP_TEST(a_link_is_followed_unless_that_is_refused)
@@ -382,14 +363,12 @@ TAP_TEST(a_link_is_followed_unless_that_is_refused)
     char link[64];
     size_t file;
 
-    make_files();
     snprintf(link, sizeof(link), "%s/link", directory);
     require(symlink("a.bin", link) == 0);
     check_int(source_add(source, directory, "link", 0, &file, &failure), 0);
     check_int(source_add(source, directory, "link", SOURCE_NO_LINKS, &file, &failure), -ELOOP);
     require(unlink(link) == 0);
     source_close(source);
-    remove_files();
 }
 
 /* ---- files that change --------------------------------------------------------------------- */
@@ -418,7 +397,6 @@ TAP_TEST(a_file_that_is_opened_in_turn_is_refused_once_another_has_its_place)
     uint8_t byte = 1;
     char path[64];
 
-    make_files();
     require(source_add(source, directory, "a.bin", 0, &held, &failure) == 0);
     require(source_add(source, directory, "a.bin", SOURCE_IN_TURN, &in_turn, &failure) == 0);
     check_int(source_read(source, in_turn, 1, &byte, 1, &failure), 0);
@@ -435,7 +413,6 @@ TAP_TEST(a_file_that_is_opened_in_turn_is_refused_once_another_has_its_place)
     require(truncate(path, 5) == 0);
     check_int(source_read(source, in_turn, 1, &byte, 1, &failure), -ESTALE);
     source_close(source);
-    remove_files();
 }
 
 /* Makes the link DIRECTORY/folder/link, or changes it at once. */
@@ -455,7 +432,6 @@ TAP_TEST(a_link_that_leads_out_of_its_tree_after_the_list_is_refused)
     char tree[64], link[80];
     size_t file;
 
-    make_files();
     snprintf(tree, sizeof(tree), "%s/folder", directory);
     snprintf(link, sizeof(link), "%s/link", tree);
     put_link("b.bin");
@@ -470,5 +446,4 @@ TAP_TEST(a_link_that_leads_out_of_its_tree_after_the_list_is_refused)
     check_int(source_add(source, tree, "link", SOURCE_LISTED, &file, &failure), 0);
     require(unlink(link) == 0);
     source_close(source);
-    remove_files();
 }

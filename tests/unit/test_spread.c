@@ -206,6 +206,8 @@ static void end_copy(void)
     end(copy.staging);
 }
 
+TAP_AFTER_EACH(end_copy)
+
 /* ---- the copy engines ------------------------------------------------------------------------ */
 
 TAP_TEST(the_engines_pass_blocks_along_a_chain_and_no_byte_comes_to_the_host)
@@ -219,7 +221,6 @@ TAP_TEST(the_engines_pass_blocks_along_a_chain_and_no_byte_comes_to_the_host)
     for (int i = 0; i < 3; i++)
         check(!copy.targets[i].by_host);
     check_targets();
-    end_copy();
 }
 
 TAP_TEST(a_gpu_without_peer_access_gets_its_bytes_through_the_host)
@@ -231,7 +232,6 @@ TAP_TEST(a_gpu_without_peer_access_gets_its_bytes_through_the_host)
     check(copy.targets[0].by_host);
     check(!copy.targets[1].by_host);
     check_targets();
-    end_copy();
 }
 
 TAP_TEST(a_failing_engine_ends_the_copy_and_the_device_is_named)
@@ -247,7 +247,6 @@ TAP_TEST(a_failing_engine_ends_the_copy_and_the_device_is_named)
     check(staging_get_failure(copy.staging, &failure, &is_told));
     check(strstr(failure.text, "cannot copy from GPU to GPU") != NULL);
     check(strstr(failure.text, "cuMemcpyDtoDAsync_v2") != NULL);
-    end_copy();
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
@@ -267,7 +266,6 @@ TAP_TEST(a_block_is_read_once_and_put_into_files_and_gpus)
     check_int(spread_run(&copy.spread), 0);
     check_targets();
     copy.spread.target_count = 3;
-    end_copy();
 }
 
 TAP_TEST(a_file_that_cannot_be_written_is_named)
@@ -279,7 +277,6 @@ TAP_TEST(a_file_that_cannot_be_written_is_named)
     check_int(copy.spread.failure, -EBADF);
     check_int((int)copy.spread.failed_target, 0);
     check(copy.spread.failed_item < 4);
-    end_copy();
 }
 
 static int get_closed(void *context, size_t target, size_t item, size_t count, int *fds)
@@ -299,7 +296,6 @@ TAP_TEST(files_that_cannot_be_used_close_no_descriptor_of_others)
     copy.spread.get = get_closed;
     check_int(spread_run(&copy.spread), -EBADF);
     check(fcntl(STDIN_FILENO, F_GETFD) >= 0);
-    end_copy();
 }
 
 TAP_TEST(a_tick_ends_the_copy)
@@ -309,5 +305,4 @@ TAP_TEST(a_tick_ends_the_copy)
     copy.ticks_left = 0;
     check_int(spread_run(&copy.spread), -ECANCELED);
     check_int(copy.spread.failure, 0);
-    end_copy();
 }

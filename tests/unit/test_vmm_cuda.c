@@ -20,6 +20,8 @@ static int choose(const char *device, struct cuda_choice *choice)
     return cuda_choose(root, device, choice, error, sizeof(error));
 }
 
+TAP_AFTER_EACH(close_gpu)
+
 TAP_TEST(index_and_uuid_are_said_to_the_driver_before_it_starts)
 {
     struct cuda_choice choice;
@@ -114,7 +116,6 @@ TAP_TEST(device_tells_what_it_is)
     check_int(info.other_bytes, 32 * MIB);
     check_int(info.free_bytes, 480 * MIB);
     check(vmm_can_settle(vmm));
-    close_gpu();
 }
 
 TAP_TEST(size_is_a_part_of_the_device_in_whole_units)
@@ -131,7 +132,6 @@ TAP_TEST(size_is_a_part_of_the_device_in_whole_units)
     close_gpu();
     check_int(open_with("", (struct vmm_options){.size_bytes = MIB}), -EINVAL);
     check_str(error, "size=: is less than the granularity, 2.0 MiB");
-    fake_cuda_remove();
 }
 
 TAP_TEST(granularity_is_a_multiple_of_the_devices)
@@ -145,7 +145,6 @@ TAP_TEST(granularity_is_a_multiple_of_the_devices)
     check_int(open_with("", (struct vmm_options){.granularity_bytes = 4096}), -EINVAL);
     check(strstr(error, "granularity=: Fake GPU 0 hands memory out in multiples of 2.0 MiB") ==
           error);
-    fake_cuda_remove();
 }
 
 TAP_TEST(options_of_host_memory_are_refused)
@@ -193,14 +192,12 @@ TAP_TEST(full_device_can_be_opened)
     require(fake_cuda_control("memory 64\n"));
     check_int(vmm_create(vmm, 2 * MIB, true, &piece), 0);
     vmm_destroy(vmm, &piece);
-    close_gpu();
 }
 
 TAP_TEST(memory_that_cannot_be_exported_is_said_at_opening)
 {
     check_int(open_with("fail cuMemExportToShareableHandle 801\n", (struct vmm_options){0}), -EIO);
     check(strstr(error, "device cuda: Fake GPU 0 makes no memory that can be shared") == error);
-    fake_cuda_remove();
 }
 
 TAP_TEST(rdma_is_left_out_where_the_driver_promises_it_and_refuses)
@@ -208,7 +205,6 @@ TAP_TEST(rdma_is_left_out_where_the_driver_promises_it_and_refuses)
     open_gpu("fail cuMemCreate 801 1 1\n");
     close_gpu();
     open_gpu("rdma 0\n");
-    close_gpu();
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -226,7 +222,6 @@ TAP_TEST(piece_is_one_descriptor_closed_on_exec)
     vmm_destroy(vmm, &piece);
     check_int(piece.fd, -1);
     check_int(piece.fd_readonly, -1);
-    close_gpu();
 }
 
 TAP_TEST(piece_is_held_by_its_descriptor_and_nothing_else)
@@ -238,7 +233,6 @@ TAP_TEST(piece_is_held_by_its_descriptor_and_nothing_else)
     check_free(16 * MIB);
     vmm_destroy(vmm, &piece);
     check_free(64 * MIB);
-    close_gpu();
 }
 
 TAP_TEST(no_context_is_ever_made)
@@ -251,7 +245,6 @@ TAP_TEST(no_context_is_ever_made)
     check(!any_context());
     vmm_destroy(vmm, &piece);
     check(!any_context());
-    close_gpu();
 }
 
 TAP_TEST(freed_memory_that_somebody_keeps_is_held_by_others)
@@ -274,7 +267,6 @@ TAP_TEST(freed_memory_that_somebody_keeps_is_held_by_others)
     check_int(info.other_bytes, 16 * MIB);
     close(kept);
     check_free(64 * MIB);
-    close_gpu();
 }
 
 TAP_TEST(without_a_copier_bytes_are_an_error_and_memory_is_as_before)
@@ -297,7 +289,6 @@ TAP_TEST(without_a_copier_bytes_are_an_error_and_memory_is_as_before)
         vmm_destroy(vmm, &piece);
     }
     unsetenv("GMSFS_COPIER_EXE");
-    close_gpu();
 }
 
 TAP_TEST(a_spool_is_host_memory_and_stays_one_while_it_cannot_be_sealed)
@@ -318,7 +309,6 @@ TAP_TEST(a_spool_is_host_memory_and_stays_one_while_it_cannot_be_sealed)
     vmm_destroy(vmm, &piece);
     check_free(512 * MIB);
     unsetenv("GMSFS_COPIER_EXE");
-    close_gpu();
 }
 
 /* ---- many ------------------------------------------------------------------------------------ */
@@ -350,7 +340,6 @@ TAP_TEST(several_threads_create_while_exports_are_slow)
     open_gpu("slow cuMemExportToShareableHandle 2\n");
     run_parallel(20);
     check_free(GIB);
-    close_gpu();
 }
 
 TAP_TEST(nothing_leaks_over_ten_thousand_pieces)
@@ -365,5 +354,4 @@ TAP_TEST(nothing_leaks_over_ten_thousand_pieces)
     run_parallel(count / PARALLEL);
     check_int(count_descriptors(), descriptors);
     check_free(256 * MIB);
-    close_gpu();
 }

@@ -42,6 +42,8 @@ static void check_fault(const char *call, unsigned result, int expected)
     vmm_destroy(vmm, &piece);
 }
 
+TAP_AFTER_EACH(close_gpu)
+
 TAP_TEST(error_of_the_driver_harms_the_request_alone)
 {
     open_gpu("memory 64\n");
@@ -50,7 +52,6 @@ TAP_TEST(error_of_the_driver_harms_the_request_alone)
     check_fault("cuMemCreate", 1, -EIO);
     check_fault("cuMemExportToShareableHandle", 2, -ENOMEM);
     check_fault("cuMemExportToShareableHandle", 304, -EIO);
-    close_gpu();
 }
 
 /* Returns the text that `act` writes to stderr. */
@@ -119,7 +120,6 @@ TAP_TEST(device_that_vanished_is_enodev)
     open_gpu("");
     require(fake_cuda_control("lost 0\n"));
     check_int(vmm_create(vmm, 2 * MIB, true, &piece), -ENODEV);
-    close_gpu();
 }
 
 static struct vmm_health news;
@@ -153,7 +153,6 @@ TAP_TEST(errors_of_memory_are_news_and_those_of_programs_are_not)
     require(fake_cuda_control("xid 0 13\nxid 0 31\nxid 0 63\nxid 0 48\necc 0\n"));
     check(wait_for_news());
     check_str(news.why, "uncorrectable memory error (ECC)");
-    close_gpu();
 }
 
 TAP_TEST(a_storm_is_one_call_until_the_news_are_taken)
@@ -175,7 +174,6 @@ TAP_TEST(a_storm_is_one_call_until_the_news_are_taken)
     check_str(news.why, "Xid 79: the GPU has fallen off the bus");
     check(calls <= 61);
     vmm_on_health(vmm, NULL, NULL);
-    close_gpu();
 }
 
 TAP_TEST(news_from_before_somebody_listens_are_told)
@@ -189,7 +187,6 @@ TAP_TEST(news_from_before_somebody_listens_are_told)
     check(calls > 0);
     check(vmm_take_health(vmm, &news));
     vmm_on_health(vmm, NULL, NULL);
-    close_gpu();
 }
 
 TAP_TEST(one_call_that_says_no_device_is_no_loss)
@@ -205,7 +202,6 @@ TAP_TEST(one_call_that_says_no_device_is_no_loss)
     require(fake_cuda_control("fail cuMemCreate 46\n"));
     check_int(vmm_create(vmm, 2 * MIB, true, &piece), -ENODEV);
     check(!vmm_take_health(vmm, &news));
-    close_gpu();
 }
 
 TAP_TEST(where_nvml_is_silent_the_driver_is_believed_when_asked_twice)
@@ -217,7 +213,6 @@ TAP_TEST(where_nvml_is_silent_the_driver_is_believed_when_asked_twice)
     check_int(vmm_create(vmm, 2 * MIB, true, &piece), -ENODEV);
     check(vmm_take_health(vmm, &news));
     check(news.lost && !news.suspect);
-    close_gpu();
 }
 
 TAP_TEST(nvml_that_says_once_that_the_gpu_is_lost_is_asked_again)
@@ -230,7 +225,6 @@ TAP_TEST(nvml_that_says_once_that_the_gpu_is_lost_is_asked_again)
     check(wait_for_news());
     check(news.lost);
     check_str(news.why, "NVML says that the GPU is lost");
-    close_gpu();
 }
 
 TAP_TEST(a_gpu_that_tells_no_events_is_served_without)
@@ -247,7 +241,6 @@ TAP_TEST(a_gpu_that_tells_no_events_is_served_without)
     /* No ECC, but Xids. */
     open_gpu("fail nvmlDeviceRegisterEvents 3 1 1\nslow nvmlDeviceRegisterEvents 50\nxid 0 48\n");
     check(wait_for_news());
-    close_gpu();
 }
 
 static void open_under_hanging_nvml(void)
@@ -276,7 +269,6 @@ TAP_TEST(library_that_cannot_be_started_is_said_and_done_without)
     open_gpu("fail nvmlInit_v2 999\n");
     check_int(vmm_create(vmm, 2 * MIB, true, &piece), 0);
     vmm_destroy(vmm, &piece);
-    close_gpu();
 }
 
 TAP_TEST(sizes_beyond_any_device_are_enomem)
@@ -287,5 +279,4 @@ TAP_TEST(sizes_beyond_any_device_are_enomem)
     check_int(vmm_create(vmm, UINT64_MAX, true, &piece), -ENOMEM);
     check_int(vmm_create(vmm, INT64_MAX, true, &piece), -ENOMEM);
     check_int(vmm_create(vmm, UINT64_C(1) << 46, true, &piece), -ENOMEM);
-    close_gpu();
 }

@@ -66,6 +66,8 @@ static int create(void)
     return rc;
 }
 
+TAP_AFTER_EACH(close_gpu)
+
 TAP_TEST(driver_that_does_not_open_makes_nothing_and_is_tried_again)
 {
     struct vmm_description description = describe_gpu();
@@ -79,7 +81,6 @@ TAP_TEST(driver_that_does_not_open_makes_nothing_and_is_tried_again)
     setenv("GMSFS_DRIVER_RETRY_MS", "0", 1);
     check_int(create(), -ENODEV);
     unsetenv("GMSFS_DRIVER_RETRY_MS");
-    close_gpu();
 }
 
 TAP_TEST(driver_that_hangs_holds_up_nobody_but_who_makes_memory_and_him_not_for_good)
@@ -93,7 +94,6 @@ TAP_TEST(driver_that_hangs_holds_up_nobody_but_who_makes_memory_and_him_not_for_
     unsetenv("GMSFS_DRIVER_AWAIT_MS");
     require(fake_cuda_control("memory 64\n"));
     check_int(create(), 0);
-    close_gpu();
 }
 
 TAP_TEST(gpu_that_is_not_there_any_more_is_enodev)
@@ -104,7 +104,6 @@ TAP_TEST(gpu_that_is_not_there_any_more_is_enodev)
     reopen_gpu("memory 64\n", &description);
     check_device_and_piece();
     check_int(create(), -ENODEV);
-    close_gpu();
 }
 
 TAP_TEST(description_is_what_the_driver_tells_and_makes_the_same_device)
@@ -118,7 +117,6 @@ TAP_TEST(description_is_what_the_driver_tells_and_makes_the_same_device)
     vmm_describe(vmm, &second);
     check(memcmp(&first, &second, sizeof(first)) == 0);
     check_int(create(), 0);
-    close_gpu();
 }
 
 TAP_TEST(description_that_does_not_fit_is_not_believed)
@@ -131,5 +129,4 @@ TAP_TEST(description_that_does_not_fit_is_not_believed)
     vmm_get_info(vmm, &info);
     check_int(info.granularity_bytes, 2 * MIB);
     check_int(info.total_bytes, 128 * MIB);
-    close_gpu();
 }

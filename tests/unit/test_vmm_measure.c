@@ -48,11 +48,12 @@ static void wait_for_free(uint64_t bytes)
     check_int(known_free_bytes(), bytes);
 }
 
+TAP_AFTER_EACH(close_gpu)
+
 TAP_TEST(opening_measures_for_the_first_time)
 {
     open_gpu("memory 64\nothers 2\n");
     check_int(known_free_bytes(), 62 * MIB);
-    close_gpu();
 }
 
 TAP_TEST(a_measurement_is_over_when_the_call_comes)
@@ -67,7 +68,6 @@ TAP_TEST(a_measurement_is_over_when_the_call_comes)
         wait_for_calls(round);
         check_int(known_free_bytes(), (64 - round) * MIB);
     }
-    close_gpu();
 }
 
 TAP_TEST(until_a_slow_answer_comes_the_last_number_is_told)
@@ -79,7 +79,6 @@ TAP_TEST(until_a_slow_answer_comes_the_last_number_is_told)
     check_int(known_free_bytes(), 62 * MIB);
     wait_for_calls(1);
     check_int(known_free_bytes(), 56 * MIB);
-    close_gpu();
 }
 
 static void *measure_often(void *unused)
@@ -108,7 +107,6 @@ TAP_TEST(who_asks_meanwhile_shares_the_answer)
     wait_for_calls(2);
     wait_for_free(60 * MIB);
     check_int(calls, 2);
-    close_gpu();
 }
 
 /* A waiting call would not return before this program's end. */
@@ -135,7 +133,6 @@ TAP_TEST(an_answer_that_is_an_error_is_told_and_leaves_the_number)
     check(vmm_measure(vmm));
     wait_for_calls(1);
     check_int(known_free_bytes(), 62 * MIB);
-    close_gpu();
 }
 
 TAP_TEST(no_call_comes_to_who_no_longer_listens)
@@ -148,7 +145,6 @@ TAP_TEST(no_call_comes_to_who_no_longer_listens)
     check_int(calls, 0);
     vmm_on_measurement(vmm, on_measurement, NULL); /* earlier measurements are not reported */
     check_int(calls, 0);
-    close_gpu();
 }
 
 TAP_TEST(an_answer_that_comes_after_closing_is_told_to_nobody)
@@ -171,7 +167,7 @@ TAP_TEST(where_nobody_can_be_asked_it_is_said_at_once)
     vmm_on_measurement(vmm, on_measurement, NULL);
     check(!vmm_measure(vmm));
     check_int(known_free_bytes(), UINT64_MAX);
-    vmm_close(vmm);
+    close_gpu();
     check_int(calls, 0);
 }
 
@@ -189,7 +185,6 @@ TAP_TEST(memory_that_cannot_be_made_has_the_device_measured)
         wait_for_free((64 - others) * MIB);
     }
     check_int(calls, 0); /* no question was asked */
-    close_gpu();
 }
 
 TAP_TEST(a_library_that_opens_late_answers_what_was_asked_meanwhile)
@@ -199,7 +194,6 @@ TAP_TEST(a_library_that_opens_late_answers_what_was_asked_meanwhile)
     check_int(known_free_bytes(), UINT64_MAX);
     wait_for_calls(1);
     check_int(known_free_bytes(), 62 * MIB);
-    close_gpu();
 }
 
 TAP_TEST(a_library_that_fails_late_ends_what_was_asked_meanwhile)
@@ -209,5 +203,4 @@ TAP_TEST(a_library_that_fails_late_ends_what_was_asked_meanwhile)
     wait_for_calls(1);
     check(!vmm_measure(vmm));
     check_int(known_free_bytes(), UINT64_MAX);
-    close_gpu();
 }
