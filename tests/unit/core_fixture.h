@@ -214,20 +214,16 @@ __attribute__((unused)) static struct record named(struct record record, const c
 
 __attribute__((unused)) static uint64_t make_store(const char *name)
 {
-    require(apply(named((struct record){.type = RECORD_STORE_CREATE, .mode = 0755}, name)) == 0);
+    require(apply(named(RECORD(STORE_CREATE, .mode = 0755), name)) == 0);
     return out.id;
 }
 
 static struct record lock_open_record(uint64_t store, enum core_kind kind, enum lock_wish wish,
                                       struct core_process process)
 {
-    struct record record = {.type = RECORD_LOCK_OPEN,
-                            .store = store,
-                            .kind = kind,
-                            .wish = wish,
-                            .flags = wish == LOCK_WISH_RO ? CORE_OPEN_READ : RW,
-                            .process = process,
-                            .deadline_ms = LOCK_FOREVER};
+    struct record record = RECORD(LOCK_OPEN, .store = store, .kind = kind, .wish = wish,
+                                  .flags = wish == LOCK_WISH_RO ? CORE_OPEN_READ : RW,
+                                  .process = process, .deadline_ms = LOCK_FOREVER);
 
     record.bytes16[0] = next_token++;
     record.bytes16[15] = 0xff;
@@ -268,13 +264,8 @@ __attribute__((unused)) static int open_file(uint64_t store, enum core_kind kind
                                              uint32_t flags, uint64_t session,
                                              struct core_process process)
 {
-    return apply((struct record){.type = RECORD_FILE_OPEN,
-                                 .store = store,
-                                 .kind = kind,
-                                 .serial = serial,
-                                 .flags = flags,
-                                 .session = session,
-                                 .process = process});
+    return apply(RECORD(FILE_OPEN, .store = store, .kind = kind, .serial = serial, .flags = flags,
+                        .session = session, .process = process));
 }
 
 __attribute__((unused)) static uint64_t open_ctl(uint64_t store, struct core_process process)
@@ -286,12 +277,9 @@ __attribute__((unused)) static uint64_t open_ctl(uint64_t store, struct core_pro
 __attribute__((unused)) static int acquire(uint64_t file, enum lock_wish wish,
                                            struct core_process process, uint64_t timeout_ms)
 {
-    struct record record = {.type = RECORD_ACQUIRE,
-                            .file = file,
-                            .wish = wish,
-                            .process = process,
-                            .deadline_ms =
-                                timeout_ms == LOCK_FOREVER ? LOCK_FOREVER : now + timeout_ms};
+    struct record record =
+        RECORD(ACQUIRE, .file = file, .wish = wish, .process = process,
+               .deadline_ms = timeout_ms == LOCK_FOREVER ? LOCK_FOREVER : now + timeout_ms);
 
     record.bytes16[0] = next_token++;
     record.bytes16[15] = 0xee;
@@ -301,18 +289,14 @@ __attribute__((unused)) static int acquire(uint64_t file, enum lock_wish wish,
 __attribute__((unused)) static int
 acquire_reserving(uint64_t file, uint64_t bytes, struct core_process process, uint64_t timeout_ms)
 {
-    return apply((struct record){.type = RECORD_ACQUIRE,
-                                 .file = file,
-                                 .wish = LOCK_WISH_RW,
-                                 .process = process,
-                                 .size_bytes = bytes,
-                                 .deadline_ms =
-                                     timeout_ms == LOCK_FOREVER ? LOCK_FOREVER : now + timeout_ms});
+    return apply(
+        RECORD(ACQUIRE, .file = file, .wish = LOCK_WISH_RW, .process = process, .size_bytes = bytes,
+               .deadline_ms = timeout_ms == LOCK_FOREVER ? LOCK_FOREVER : now + timeout_ms));
 }
 
 __attribute__((unused)) static int close_file(uint64_t file)
 {
-    return apply((struct record){.type = RECORD_FILE_CLOSE, .file = file});
+    return apply(RECORD(FILE_CLOSE, .file = file));
 }
 
 __attribute__((unused)) static int of_session(enum record_type type, uint64_t session)
@@ -328,13 +312,12 @@ __attribute__((unused)) static int commit(uint64_t session)
 __attribute__((unused)) static int pass(uint64_t ms)
 {
     now += ms;
-    return apply((struct record){.type = RECORD_TIME});
+    return apply(RECORD(TIME));
 }
 
 __attribute__((unused)) static int wait_end(uint64_t waiter, int error, uint32_t flags)
 {
-    return apply((struct record){
-        .type = RECORD_WAIT_END, .waiter = waiter, .count = (uint64_t)error, .flags = flags});
+    return apply(RECORD(WAIT_END, .waiter = waiter, .count = (uint64_t)error, .flags = flags));
 }
 
 /* One allocation of a page with memory of its own; the serial is in `out`. wire_id "": none */
@@ -343,15 +326,9 @@ __attribute__((unused)) static int add_wired(uint64_t session, const char *name,
 {
     uint64_t memory = next_memory++;
 
-    return apply(named((struct record){.type = RECORD_ALLOC_ADD,
-                                       .session = session,
-                                       .count = 1,
-                                       .size_bytes = 1000,
-                                       .aligned_bytes = GRAIN,
-                                       .memories = &memory,
-                                       .memory_count = 1,
-                                       .value = (const uint8_t *)wire_id,
-                                       .value_bytes = strlen(wire_id)},
+    return apply(named(RECORD(ALLOC_ADD, .session = session, .count = 1, .size_bytes = 1000,
+                              .aligned_bytes = GRAIN, .memories = &memory, .memory_count = 1,
+                              .value = (const uint8_t *)wire_id, .value_bytes = strlen(wire_id)),
                        name));
 }
 
@@ -363,12 +340,8 @@ __attribute__((unused)) static int add_memory(uint64_t session, const char *name
 __attribute__((unused)) static int put_entry(uint64_t session, const char *key, uint64_t slot,
                                              uint64_t offset)
 {
-    return apply(named((struct record){.type = RECORD_ENTRY_PUT,
-                                       .session = session,
-                                       .slot = slot,
-                                       .offset = offset,
-                                       .value = (const uint8_t *)"v",
-                                       .value_bytes = 1},
+    return apply(named(RECORD(ENTRY_PUT, .session = session, .slot = slot, .offset = offset,
+                              .value = (const uint8_t *)"v", .value_bytes = 1),
                        key));
 }
 
@@ -469,13 +442,9 @@ __attribute__((unused)) static uint64_t make_demoted(const char *name)
 {
     uint64_t store = make_committed(name, NULL), memory = next_memory++;
 
-    require(apply((struct record){
-                .type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_HOST}) == 0);
-    require(apply((struct record){.type = RECORD_MOVE_END,
-                                  .store = store,
-                                  .count = out.id,
-                                  .memories = &memory,
-                                  .memory_count = 1}) == 0);
+    require(apply(RECORD(MOVE_BEGIN, .store = store, .kind = CORE_PLACE_HOST)) == 0);
+    require(apply(RECORD(MOVE_END, .store = store, .count = out.id, .memories = &memory,
+                         .memory_count = 1)) == 0);
     return store;
 }
 
@@ -502,19 +471,14 @@ __attribute__((unused)) static uint64_t slot_of(uint64_t serial)
 __attribute__((unused)) static int set_memory(uint64_t session, uint64_t serial, uint64_t memory,
                                               uint64_t size_bytes, uint32_t flags)
 {
-    return apply((struct record){.type = RECORD_ALLOC_MEMORY,
-                                 .session = session,
-                                 .serial = serial,
-                                 .memory = memory,
-                                 .size_bytes = size_bytes,
-                                 .aligned_bytes = (size_bytes + GRAIN - 1) / GRAIN * GRAIN,
-                                 .flags = flags});
+    return apply(RECORD(ALLOC_MEMORY, .session = session, .serial = serial, .memory = memory,
+                        .size_bytes = size_bytes,
+                        .aligned_bytes = (size_bytes + GRAIN - 1) / GRAIN * GRAIN, .flags = flags));
 }
 
 __attribute__((unused)) static int remove_allocation(uint64_t session, uint64_t serial)
 {
-    return apply(
-        (struct record){.type = RECORD_ALLOC_REMOVE, .session = session, .serial = serial});
+    return apply(RECORD(ALLOC_REMOVE, .session = session, .serial = serial));
 }
 
 /* While the state of `core` says so, core_check notices it. */

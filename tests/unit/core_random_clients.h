@@ -78,7 +78,7 @@ static uint64_t random_serial(uint64_t store)
 
 static int step_store(void)
 {
-    struct record record = {.type = RECORD_STORE_CREATE, .store = random_id(&core->stores)};
+    struct record record = RECORD(STORE_CREATE, .store = random_id(&core->stores));
     uint64_t dice = below(10);
 
     if (dice >= 3)
@@ -101,12 +101,9 @@ static int step_store(void)
 
 static int step_open(void)
 {
-    struct record record = {.type = RECORD_FILE_OPEN,
-                            .store = one_in(10) ? 0 : random_id(&core->stores),
-                            .kind = CORE_KIND_CTL,
-                            .flags = 1 + (uint32_t)below(3),
-                            .process = random_process(),
-                            .uid = (uint32_t)below(2)};
+    struct record record = RECORD(FILE_OPEN, .store = one_in(10) ? 0 : random_id(&core->stores),
+                                  .kind = CORE_KIND_CTL, .flags = 1 + (uint32_t)below(3),
+                                  .process = random_process(), .uid = (uint32_t)below(2));
 
     if (core->files.count > SOME_FILES)
         return close_file(random_id(&core->files));
@@ -120,14 +117,10 @@ static int step_open(void)
 
 static int step_lock_open(void)
 {
-    struct record record = {.type = RECORD_LOCK_OPEN,
-                            .store = random_id(&core->stores),
-                            .kind = CORE_KIND_LOCK,
-                            .wish = 1 + (uint32_t)below(2),
-                            .process = random_process(),
-                            .uid = (uint32_t)below(3),
-                            .flags = 1 + (uint32_t)below(3),
-                            .deadline_ms = random_deadline()};
+    struct record record = RECORD(
+        LOCK_OPEN, .store = random_id(&core->stores), .kind = CORE_KIND_LOCK,
+        .wish = 1 + (uint32_t)below(2), .process = random_process(), .uid = (uint32_t)below(3),
+        .flags = 1 + (uint32_t)below(3), .deadline_ms = random_deadline());
 
     random_bytes16(&record);
     if (core->files.count > SOME_FILES)
@@ -153,15 +146,12 @@ static int step_lock_open(void)
 
 static int step_acquire(void)
 {
-    struct record record = {
-        .type = RECORD_ACQUIRE,
-        .file = random_id(&core->files),
-        .wish = 1 + (uint32_t)below(4),
-        .process = random_process(),
-        .flags = (one_in(3) ? CORE_OPEN_AGAIN : 0) | (one_in(4) ? CORE_OPEN_FRESH : 0) |
-                 (one_in(4) ? CORE_OPEN_REPLACE : 0) | (one_in(4) ? CORE_OPEN_ANY : 0),
-        .size_bytes = one_in(2) ? below(8) * GRAIN : 0,
-        .deadline_ms = random_deadline()};
+    struct record record =
+        RECORD(ACQUIRE, .file = random_id(&core->files), .wish = 1 + (uint32_t)below(4),
+               .process = random_process(),
+               .flags = (one_in(3) ? CORE_OPEN_AGAIN : 0) | (one_in(4) ? CORE_OPEN_FRESH : 0) |
+                        (one_in(4) ? CORE_OPEN_REPLACE : 0) | (one_in(4) ? CORE_OPEN_ANY : 0),
+               .size_bytes = one_in(2) ? below(8) * GRAIN : 0, .deadline_ms = random_deadline());
 
     random_bytes16(&record);
     return apply(record);
@@ -170,12 +160,10 @@ static int step_acquire(void)
 static int step_reserve(void)
 {
     const struct core_session *session = core_find_session(core, random_id(&core->sessions));
-    struct record record = {.type = RECORD_RESERVE,
-                            .session = session ? session->id : 0,
-                            .size_bytes = below(8) * GRAIN,
-                            .count = one_in(3) ? below(4) * GRAIN : 0,
-                            .offset = one_in(3) ? below(4) * GRAIN : 0,
-                            .flags = one_in(3) ? below(4) : 0};
+    struct record record =
+        RECORD(RESERVE, .session = session ? session->id : 0, .size_bytes = below(8) * GRAIN,
+               .count = one_in(3) ? below(4) * GRAIN : 0,
+               .offset = one_in(3) ? below(4) * GRAIN : 0, .flags = one_in(3) ? below(4) : 0);
 
     if (one_in(2))
         record.slot = below(record.offset + 1 + one_in(20));
@@ -184,7 +172,7 @@ static int step_reserve(void)
 
 static int step_join(void)
 {
-    struct record record = {.type = RECORD_JOIN, .file = random_id(&core->files)};
+    struct record record = RECORD(JOIN, .file = random_id(&core->files));
     const struct core_session *session = core_find_session(core, random_id(&core->sessions));
 
     if (session)
@@ -197,17 +185,15 @@ static int step_leave(void)
     switch (below(8)) {
     case 0:
     case 1:
-        return apply((struct record){.type = RECORD_DETACH, .file = random_id(&core->files)});
+        return apply(RECORD(DETACH, .file = random_id(&core->files)));
     case 2:
-        return apply((struct record){.type = RECORD_FILE_CLOSE,
-                                     .file = random_id(&core->files),
-                                     .flags = CORE_CLOSE_LINGER});
+        return apply(
+            RECORD(FILE_CLOSE, .file = random_id(&core->files), .flags = CORE_CLOSE_LINGER));
     case 3:
         return close_file(random_id(&core->files));
     case 4:
-        return apply((struct record){.type = RECORD_SESSION_END,
-                                     .session = random_id(&core->sessions),
-                                     .flags = (uint32_t)below(4)});
+        return apply(RECORD(SESSION_END, .session = random_id(&core->sessions),
+                            .flags = (uint32_t)below(4)));
     default:
         return wait_end(random_id(&core->waiters), (int)below(150), (uint32_t)below(4));
     }
@@ -254,8 +240,7 @@ static int apply_prepared(struct record record)
 
 static int step_commit(void)
 {
-    struct record record = {
-        .type = RECORD_COMMIT, .session = random_writer(), .flags = (uint32_t)below(8)};
+    struct record record = RECORD(COMMIT, .session = random_writer(), .flags = (uint32_t)below(8));
 
     if (one_in(3))
         record.flags = CORE_COMMIT_SEAL | (uint32_t)below(8);
@@ -303,13 +288,9 @@ static void random_wire_id(struct record *record)
 static int step_add(void)
 {
     uint64_t memories[4];
-    struct record record = {.type = RECORD_ALLOC_ADD,
-                            .session = random_writer(),
-                            .count = one_in(3) ? below(5) : 1,
-                            .tag = "tag",
-                            .tag_bytes = below(4),
-                            .size_bytes = below(3) ? 5000 : 4096,
-                            .aligned_bytes = 8192};
+    struct record record = RECORD(
+        ALLOC_ADD, .session = random_writer(), .count = one_in(3) ? below(5) : 1, .tag = "tag",
+        .tag_bytes = below(4), .size_bytes = below(3) ? 5000 : 4096, .aligned_bytes = 8192);
     const struct core_session *session = core_find_session(core, record.session);
 
     if (session && one_in(2)) {
@@ -338,7 +319,7 @@ static uint64_t store_of(uint64_t session)
 static int step_contents(void)
 {
     const struct core_store *store = core_find_store(core, random_id(&core->stores));
-    struct record record = {.type = RECORD_CONTENTS, .bytes16 = {(uint8_t)below(3)}};
+    struct record record = RECORD(CONTENTS, .bytes16 = {(uint8_t)below(3)});
 
     if (store) {
         record.store = store->id;
@@ -350,7 +331,7 @@ static int step_contents(void)
 
 static int step_allocation(void)
 {
-    struct record record = {.type = RECORD_ALLOC_REMOVE, .session = random_writer()};
+    struct record record = RECORD(ALLOC_REMOVE, .session = random_writer());
     uint64_t dice = below(11);
 
     record.serial = random_serial(store_of(record.session));
@@ -393,7 +374,7 @@ static uint64_t random_slot(void)
 
 static int step_put_many(uint64_t session)
 {
-    struct record record = {.type = RECORD_ENTRY_PUT_MANY, .session = session};
+    struct record record = RECORD(ENTRY_PUT_MANY, .session = session);
     struct layout_put puts[5];
     size_t count = below(6);
 
@@ -413,12 +394,9 @@ static int step_put_many(uint64_t session)
 
 static int step_entry(void)
 {
-    struct record record = {.type = RECORD_ENTRY_PUT,
-                            .session = random_writer(),
-                            .slot = random_slot(),
-                            .offset = below(6000),
-                            .value = (const uint8_t *)"value",
-                            .value_bytes = below(6)};
+    struct record record =
+        RECORD(ENTRY_PUT, .session = random_writer(), .slot = random_slot(), .offset = below(6000),
+               .value = (const uint8_t *)"value", .value_bytes = below(6));
     const struct core_store *store = core_find_store(core, store_of(record.session));
     const struct layout *layout = store ? core_get_layout(core, store) : core->empty;
     struct layout_cursor cursor;
@@ -439,12 +417,9 @@ static int step_entry(void)
 
 static int step_ticket(void)
 {
-    struct record record = {.type = RECORD_TICKET_ADD,
-                            .file = random_id(&core->files),
-                            .flags = (uint32_t)below(2),
-                            .offset = below(3),
-                            .count = below(3),
-                            .uid = (uint32_t)below(2)};
+    struct record record =
+        RECORD(TICKET_ADD, .file = random_id(&core->files), .flags = (uint32_t)below(2),
+               .offset = below(3), .count = below(3), .uid = (uint32_t)below(2));
 
     if (one_in(2) && core->tickets.count > 0) {
         const struct core_ticket *ticket = core->tickets.items[below(core->tickets.count)];
@@ -458,7 +433,7 @@ static int step_ticket(void)
 
 static int step_bind(void)
 {
-    struct record record = {.type = RECORD_FILE_BIND, .file = random_id(&core->files)};
+    struct record record = RECORD(FILE_BIND, .file = random_id(&core->files));
     const struct core_file *file = core_find_file(core, record.file);
 
     record.serial = random_serial(file ? file->store : 0);
@@ -467,19 +442,18 @@ static int step_bind(void)
 
 static int step_gather(void)
 {
-    struct record record = {
-        .type = RECORD_GATHER, .file = random_id(&core->files), .size_bytes = below(300)};
+    struct record record =
+        RECORD(GATHER, .file = random_id(&core->files), .size_bytes = below(300));
 
     if (one_in(4))
-        return apply(with_name((struct record){.type = RECORD_BOUND}, random_name()));
+        return apply(with_name(RECORD(BOUND), random_name()));
     return apply(record);
 }
 
 /* Hands writable memory to a process, or ends such a process. */
 static int step_lend(void)
 {
-    struct record record = {
-        .type = RECORD_LEND, .session = random_writer(), .process = random_process()};
+    struct record record = RECORD(LEND, .session = random_writer(), .process = random_process());
 
     if (one_in(8) && record.process.pid == 0)
         record.process.pid = 1;

@@ -50,10 +50,8 @@ static int register_region(struct record record)
 
 static int use_region(void)
 {
-    struct record record = {.type = RECORD_FILE_OPEN,
-                            .kind = CORE_KIND_REGION,
-                            .flags = CORE_OPEN_READ,
-                            .serial = random_id(&core->regions.items)};
+    struct record record = RECORD(FILE_OPEN, .kind = CORE_KIND_REGION, .flags = CORE_OPEN_READ,
+                                  .serial = random_id(&core->regions.items));
     const struct region *region = core_find_region(core, record.serial);
     uint64_t file = 0;
 
@@ -74,10 +72,8 @@ static int use_region(void)
 /* Few names and owners, so that some are taken. */
 static int step_region(void)
 {
-    struct record record = {.type = RECORD_REGION_REGISTER,
-                            .kind = REGION_SYSTEM,
-                            .uid = (uint32_t)below(3),
-                            .process = random_process()};
+    struct record record = RECORD(REGION_REGISTER, .kind = REGION_SYSTEM, .uid = (uint32_t)below(3),
+                                  .process = random_process());
 
     if (one_in(2))
         return use_region();
@@ -94,7 +90,7 @@ static int step_region(void)
 /* Seldom up, and not for long. */
 static int step_fence(void)
 {
-    struct record record = {.type = RECORD_FENCE, .flags = CORE_FENCE_ON};
+    struct record record = RECORD(FENCE, .flags = CORE_FENCE_ON);
 
     if (core->fence.is_up || one_in(8))
         record.flags = one_in(2) ? CORE_FENCE_ABORT : CORE_FENCE_COMPLETE;
@@ -107,7 +103,7 @@ static int step_fence(void)
 /* Seldom on, and not for long. */
 static int step_drain(void)
 {
-    struct record record = {.type = RECORD_DRAIN};
+    struct record record = RECORD(DRAIN);
 
     if (core->draining && one_in(2))
         record.flags = CORE_DRAIN_DROP;
@@ -135,7 +131,7 @@ static int step_store_drain(void)
 /* Doubt and trust; a loss would be the end of the walk. */
 static int step_health(void)
 {
-    struct record record = {.type = RECORD_HEALTH, .flags = CORE_NOTE_SUSPECT};
+    struct record record = RECORD(HEALTH, .flags = CORE_NOTE_SUSPECT);
 
     if (one_in(2)) {
         record.flags = CORE_NOTE_TRUST;
@@ -148,14 +144,11 @@ static int step_health(void)
 static int step_pool(void)
 {
     static const char *const names[] = {"default", "chat", "batch", "adapters", "-", ""};
-    struct record record = {.type = RECORD_POOL_SET,
-                            .flags = (uint32_t)below(32),
-                            .offset = one_in(2) ? 0 : below(6) * GRAIN,
-                            .size_bytes = one_in(3) ? CORE_NO_LIMIT : below(30) * GRAIN,
-                            .count = one_in(2) ? 0 : below(4),
-                            .kind = (uint32_t)below(5),
-                            .mode = (uint32_t)below(110),
-                            .process = random_process()};
+    struct record record =
+        RECORD(POOL_SET, .flags = (uint32_t)below(32), .offset = one_in(2) ? 0 : below(6) * GRAIN,
+               .size_bytes = one_in(3) ? CORE_NO_LIMIT : below(30) * GRAIN,
+               .count = one_in(2) ? 0 : below(4), .kind = (uint32_t)below(5),
+               .mode = (uint32_t)below(110), .process = random_process());
 
     record = with_name(record, names[below(one_in(10) ? 6 : 4)]);
     if (one_in(6))
@@ -206,12 +199,11 @@ static int end_move(struct record record)
 
 static int step_move(void)
 {
-    struct record record = {.type = RECORD_MOVE_BEGIN,
-                            .store = random_moving_store(),
-                            .kind = (uint32_t)below(one_in(4) ? 5 : 3),
-                            .flags = one_in(3)   ? CORE_MOVE_SPARE
-                                     : one_in(3) ? CORE_MOVE_VERIFY
-                                                 : 0};
+    struct record record = RECORD(MOVE_BEGIN, .store = random_moving_store(),
+                                  .kind = (uint32_t)below(one_in(4) ? 5 : 3),
+                                  .flags = one_in(3)   ? CORE_MOVE_SPARE
+                                           : one_in(3) ? CORE_MOVE_VERIFY
+                                                       : 0);
 
     switch (below(8)) {
     case 0:
@@ -275,10 +267,7 @@ static void check_resumed_once(uint64_t free_bytes)
     struct effect effect;
     struct state state;
 
-    require(
-        core_apply(again,
-                   &(struct record){.type = RECORD_RESUME, .now_ms = now, .free_bytes = free_bytes},
-                   NULL) == 0);
+    require(core_apply(again, &RECORD(RESUME, .now_ms = now, .free_bytes = free_bytes), NULL) == 0);
     require(core_next_effect(again, &effect) && effect.type == EFFECT_EVENT);
     require(!core_next_effect(again, &effect));
     require(slot->type == CORE_EVENT_RESUMED && slot->resumes == again->resumes);
@@ -298,7 +287,7 @@ static int step_resume(void)
     uint64_t aside_bytes = count_aside(), reserved_bytes = core->reserved_bytes;
     uint64_t moves = sum_moves();
     uint32_t flags = one_in(3);
-    struct record record = {.type = RECORD_RESUME, .flags = flags | 2 * one_in(20)};
+    struct record record = RECORD(RESUME, .flags = flags | 2 * one_in(20));
     int error = apply(flags && now % 2 ? named(record, "was killed") : record);
 
     if (error < 0 || flags)

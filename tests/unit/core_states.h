@@ -20,8 +20,8 @@ static struct {
 
 static void make_ticket(uint64_t file, uint64_t serial, uint32_t flags, uint8_t secret)
 {
-    struct record record = {
-        .type = RECORD_TICKET_ADD, .file = file, .serial = serial, .flags = flags, .uid = 7};
+    struct record record =
+        RECORD(TICKET_ADD, .file = file, .serial = serial, .flags = flags, .uid = 7);
 
     record.bytes16[0] = secret;
     require(apply(record) == 0);
@@ -35,23 +35,19 @@ static void fill(uint64_t session)
 
     require(add_wired(session, "w", "allocation-\xc3\xa4") == 0);
     require(add_memory(session, "gap") == 0);
-    require(apply((struct record){
-                .type = RECORD_ALLOC_REMOVE, .session = session, .serial = out.serial}) == 0);
+    require(apply(RECORD(ALLOC_REMOVE, .session = session, .serial = out.serial)) == 0);
     require(add_memory(session, "") == 0);
     slot = out.slot;
     rich.allocation = out.serial;
-    require(apply((struct record){.type = RECORD_ALLOC_TAG,
-                                  .session = session,
-                                  .serial = rich.allocation,
-                                  .tag = "k\xc3\xa4",
-                                  .tag_bytes = 3}) == 0);
+    require(apply(RECORD(ALLOC_TAG, .session = session, .serial = rich.allocation,
+                         .tag = "k\xc3\xa4", .tag_bytes = 3)) == 0);
     require(put_entry(session, "bound", slot, 10) == 0);
     require(put_entry(session, "free", LAYOUT_UNBOUND, 0) == 0);
 }
 
 static void make_weights(void)
 {
-    struct record commit_group = {.type = RECORD_COMMIT, .flags = CORE_COMMIT_GROUP};
+    struct record commit_group = RECORD(COMMIT, .flags = CORE_COMMIT_GROUP);
     uint64_t file;
 
     rich.weights = make_store("weights");
@@ -66,8 +62,7 @@ static void make_weights(void)
     file = open_ctl(rich.weights, P2);
     require(acquire(file, LOCK_WISH_RO, P2, LOCK_FOREVER) == 0);
     rich.ending = out.session;
-    require(apply((struct record){
-                .type = RECORD_FILE_CLOSE, .file = file, .flags = CORE_CLOSE_LINGER}) == 0);
+    require(apply(RECORD(FILE_CLOSE, .file = file, .flags = CORE_CLOSE_LINGER)) == 0);
 }
 
 /* Makes a writer that has changed a committed layout: removed parts, added parts, and a spool. */
@@ -82,41 +77,28 @@ static void make_next(void)
     file = open_ctl(rich.next, P3);
     require(acquire_reserving(file, 3 * GRAIN, P3, 0) == 0);
     rich.writer = out.session;
-    require(apply((struct record){.type = RECORD_ALLOC_REMOVE,
-                                  .session = rich.writer,
-                                  .serial = rich.allocation}) == 0);
+    require(apply(RECORD(ALLOC_REMOVE, .session = rich.writer, .serial = rich.allocation)) == 0);
     require(add_wired(rich.writer, "fresh", "allocation-1") == 0);
     rich.allocation = out.serial;
     make_ticket(file, rich.allocation, CORE_TICKET_WRITABLE, 2);
-    require(
-        apply(named((struct record){.type = RECORD_ALLOC_ADD, .session = rich.writer, .count = 1},
-                    "spool")) == 0);
+    require(apply(named(RECORD(ALLOC_ADD, .session = rich.writer, .count = 1), "spool")) == 0);
     rich.spool = out.serial;
-    require(apply((struct record){.type = RECORD_ALLOC_MEMORY,
-                                  .session = rich.writer,
-                                  .serial = rich.spool,
-                                  .memory = next_memory++,
-                                  .flags = CORE_MEMORY_SPOOL,
-                                  .size_bytes = 17,
-                                  .aligned_bytes = GRAIN}) == 0);
-    require(
-        apply(named((struct record){.type = RECORD_ALLOC_ADD, .session = rich.writer, .count = 1},
-                    "none")) == 0);
+    require(apply(RECORD(ALLOC_MEMORY, .session = rich.writer, .serial = rich.spool,
+                         .memory = next_memory++, .flags = CORE_MEMORY_SPOOL, .size_bytes = 17,
+                         .aligned_bytes = GRAIN)) == 0);
+    require(apply(named(RECORD(ALLOC_ADD, .session = rich.writer, .count = 1), "none")) == 0);
     require(put_entry(rich.writer, "more", LAYOUT_UNBOUND, 3) == 0);
-    require(apply((struct record){.type = RECORD_TOUCH, .session = rich.writer}) == 0);
-    require(apply((struct record){.type = RECORD_COMMIT, .session = rich.writer}) == -EINVAL);
+    require(apply(RECORD(TOUCH, .session = rich.writer)) == 0);
+    require(apply(RECORD(COMMIT, .session = rich.writer)) == -EINVAL);
     require(open_file(rich.next, CORE_KIND_CTL, 0, RW, 0, P3) == 0);
     rich.document = out.file;
-    require(apply((struct record){
-                .type = RECORD_GATHER, .file = rich.document, .size_bytes = 1234}) == 0);
+    require(apply(RECORD(GATHER, .file = rich.document, .size_bytes = 1234)) == 0);
 }
 
 static void make_waiters(void)
 {
-    struct record looks = {.type = RECORD_ACQUIRE,
-                           .wish = LOCK_WISH_RW,
-                           .process = P2,
-                           .flags = CORE_OPEN_AGAIN | CORE_OPEN_OWNED};
+    struct record looks = RECORD(ACQUIRE, .wish = LOCK_WISH_RW, .process = P2,
+                                 .flags = CORE_OPEN_AGAIN | CORE_OPEN_OWNED);
 
     rich.away = must_wait(rich.weights, LOCK_WISH_RW, P3);
     require(wait_end(rich.away, EINTR, CORE_WAIT_KEEP) == 0);
@@ -138,16 +120,13 @@ static void make_rich(void)
     removed = make_store("removed");
     rich.gone = open_ctl(removed, P1);
     make_weights();
-    require(apply(named((struct record){.type = RECORD_HEALTH, .flags = CORE_NOTE_SUSPECT},
-                        "Xid 48")) == 0);
+    require(apply(named(RECORD(HEALTH, .flags = CORE_NOTE_SUSPECT), "Xid 48")) == 0);
     make_next();
     rich.fresh = make_store("fresh");
     make_waiters();
-    require(apply((struct record){.type = RECORD_STORE_REMOVE, .store = removed}) == 0);
-    require(apply(named(
-                (struct record){
-                    .type = RECORD_BOUND, .store = rich.next, .flags = CORE_BOUND_SHARE, .uid = 5},
-                "files")) == 0);
+    require(apply(RECORD(STORE_REMOVE, .store = removed)) == 0);
+    require(apply(named(RECORD(BOUND, .store = rich.next, .flags = CORE_BOUND_SHARE, .uid = 5),
+                        "files")) == 0);
 }
 
 #endif

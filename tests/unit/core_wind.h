@@ -9,6 +9,7 @@
 #define GMSFS_TESTS_UNIT_CORE_WIND_H
 
 #include "core/core.h"
+#include "record_bytes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,13 +54,9 @@ static void wind_writers(struct wind *wind)
 
         if (!writer)
             continue;
-        wind_apply(wind, (struct record){.type = RECORD_ENTRY_PUT,
-                                         .session = writer->id,
-                                         .name = "wind",
-                                         .name_bytes = 4,
-                                         .slot = LAYOUT_UNBOUND});
-        wind_apply(wind,
-                   (struct record){.type = RECORD_COMMIT, .session = writer->id, .flags = i % 2});
+        wind_apply(wind, RECORD(ENTRY_PUT, .session = writer->id, .name = "wind", .name_bytes = 4,
+                                .slot = LAYOUT_UNBOUND));
+        wind_apply(wind, RECORD(COMMIT, .session = writer->id, .flags = i % 2));
     }
 }
 
@@ -78,7 +75,7 @@ static void wind_must(struct wind *wind, struct record record)
 /* A fenced store is neither drained nor removed. */
 static void wind_fence(struct wind *wind)
 {
-    struct record record = {.type = RECORD_FENCE, .flags = CORE_FENCE_ABORT};
+    struct record record = RECORD(FENCE, .flags = CORE_FENCE_ABORT);
 
     memcpy(record.bytes16, wind->core->fence.token, sizeof record.bytes16);
     if (wind->core->fence.is_up)
@@ -90,10 +87,8 @@ static void wind_region(struct wind *wind, const struct region *region)
     char name[REGION_MAX_NAME_BYTES];
 
     memcpy(name, region->name, region->name_bytes);
-    wind_must(wind, (struct record){.type = RECORD_REGION_UNREGISTER,
-                                    .uid = region->uid,
-                                    .name = name,
-                                    .name_bytes = region->name_bytes});
+    wind_must(wind, RECORD(REGION_UNREGISTER, .uid = region->uid, .name = name,
+                           .name_bytes = region->name_bytes));
 }
 
 /* Whether all of it ended. */
@@ -101,27 +96,22 @@ static bool wind_down(struct core *ending)
 {
     struct wind wind = {.core = ending};
 
-    wind_must(&wind, (struct record){.type = RECORD_RESUME});
-    wind_apply(&wind, (struct record){.type = RECORD_TIME});
+    wind_must(&wind, RECORD(RESUME));
+    wind_apply(&wind, RECORD(TIME));
     wind_fence(&wind);
     wind_writers(&wind);
     while (ending->waiters.count > 0 && !wind.wrong)
-        wind_must(&wind, (struct record){.type = RECORD_WAIT_END,
-                                         .waiter = wind_last(&ending->waiters),
-                                         .count = EINTR});
-    wind_apply(&wind, (struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON});
+        wind_must(&wind, RECORD(WAIT_END, .waiter = wind_last(&ending->waiters), .count = EINTR));
+    wind_apply(&wind, RECORD(DRAIN, .flags = CORE_DRAIN_ON));
     while (ending->files.count > 0 && !wind.wrong)
-        wind_must(&wind,
-                  (struct record){.type = RECORD_FILE_CLOSE, .file = wind_last(&ending->files)});
+        wind_must(&wind, RECORD(FILE_CLOSE, .file = wind_last(&ending->files)));
     while (ending->regions.items.count > 0 && !wind.wrong)
         wind_region(&wind, ending->regions.items.items[ending->regions.items.count - 1]);
     while (ending->sessions.count > 0 && !wind.wrong)
-        wind_must(&wind, (struct record){.type = RECORD_SESSION_END,
-                                         .session = wind_last(&ending->sessions)});
-    wind_apply(&wind, (struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_DROP});
+        wind_must(&wind, RECORD(SESSION_END, .session = wind_last(&ending->sessions)));
+    wind_apply(&wind, RECORD(DRAIN, .flags = CORE_DRAIN_DROP));
     while (ending->stores.count > 0 && !wind.wrong)
-        wind_must(&wind, (struct record){.type = RECORD_STORE_REMOVE,
-                                         .store = wind_last(&ending->stores)});
+        wind_must(&wind, RECORD(STORE_REMOVE, .store = wind_last(&ending->stores)));
     return !wind.wrong && ending->memories.count == 0 && ending->tickets.count == 0 &&
            ending->suspect == 0 && ending->reserved_bytes == 0 &&
            ending->shares[CORE_BOUND_FILES].taken == 0 &&

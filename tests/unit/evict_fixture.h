@@ -37,11 +37,8 @@ __attribute__((unused)) static void settle(void)
 
 __attribute__((unused)) static void make_store(const char *name)
 {
-    struct record record = {.type = RECORD_STORE_CREATE,
-                            .name = name,
-                            .name_bytes = strlen(name),
-                            .mode = 0755,
-                            .bytes16 = {(uint8_t)name[0], 1}};
+    struct record record = RECORD(STORE_CREATE, .name = name, .name_bytes = strlen(name),
+                                  .mode = 0755, .bytes16 = {(uint8_t)name[0], 1});
 
     require(in_step(service_apply_record(service, &record, NULL)) == 0);
 }
@@ -71,9 +68,8 @@ __attribute__((unused)) static void alloc(struct client *client, uint64_t bytes,
 
 __attribute__((unused)) static void commit(struct client *client)
 {
-    struct record record = {.type = RECORD_COMMIT,
-                            .session =
-                                core_find_file(service_get_core(service), client->ctl)->session};
+    struct record record =
+        RECORD(COMMIT, .session = core_find_file(service_get_core(service), client->ctl)->session);
 
     require(in_step(service_apply_record(service, &record, NULL)) == 0);
 }
@@ -113,8 +109,8 @@ __attribute__((unused)) static void end(void)
 
 __attribute__((unused)) static void pin(const char *name, bool pinned)
 {
-    struct record record = {
-        .type = RECORD_STORE_PIN, .store = store_of(name)->id, .flags = pinned ? CORE_PIN_ON : 0};
+    struct record record =
+        RECORD(STORE_PIN, .store = store_of(name)->id, .flags = pinned ? CORE_PIN_ON : 0);
 
     require(in_step(service_apply_record(service, &record, NULL)) == 0);
 }

@@ -48,13 +48,9 @@ enum deed {
 static struct record open_record(unsigned p, unsigned store, enum core_kind kind,
                                  enum lock_wish wish)
 {
-    struct record record = {.type = RECORD_LOCK_OPEN,
-                            .store = store_of(store)->id,
-                            .kind = kind,
-                            .wish = wish,
-                            .flags = CORE_OPEN_READ,
-                            .process = {100 + p, 10 + p},
-                            .deadline_ms = LOCK_FOREVER};
+    struct record record =
+        RECORD(LOCK_OPEN, .store = store_of(store)->id, .kind = kind, .wish = wish,
+               .flags = CORE_OPEN_READ, .process = {100 + p, 10 + p}, .deadline_ms = LOCK_FOREVER);
 
     if (wish == LOCK_WISH_RW)
         record.flags |= CORE_OPEN_WRITE;
@@ -77,11 +73,9 @@ static void note_open(unsigned p, unsigned store, enum way way)
 /* Opens by ACQUIRE, which may not wait, through a `ctl` that is closed again if it is refused. */
 static int open_by_ctl(unsigned p, unsigned store, enum way way, struct record *record)
 {
-    struct record ctl = {.type = RECORD_FILE_OPEN,
-                         .store = store_of(store)->id,
-                         .kind = CORE_KIND_CTL,
-                         .flags = CORE_OPEN_READ | CORE_OPEN_WRITE,
-                         .process = {100 + p, 10 + p}};
+    struct record ctl =
+        RECORD(FILE_OPEN, .store = store_of(store)->id, .kind = CORE_KIND_CTL,
+               .flags = CORE_OPEN_READ | CORE_OPEN_WRITE, .process = {100 + p, 10 + p});
     uint64_t file;
     int error = apply(ctl);
 
@@ -97,7 +91,7 @@ static int open_by_ctl(unsigned p, unsigned store, enum way way, struct record *
     record->deadline_ms = 0;
     error = apply(*record);
     if (error < 0) {
-        apply((struct record){.type = RECORD_FILE_CLOSE, .file = file});
+        apply(RECORD(FILE_CLOSE, .file = file));
         return error;
     }
     walk.out.file = file;
@@ -139,21 +133,15 @@ static int do_change(unsigned p, struct record *record)
     uint64_t memory;
     int error;
 
-    *record = (struct record){.type = RECORD_CLEAR, .session = proc->session};
+    *record = RECORD(CLEAR, .session = proc->session);
     error = apply(*record);
     take_effects();
     if (error < 0)
         return error;
     memory = add_memory(++walk.facts.bytes, CORE_PLACE_DEVICE);
-    error = apply((struct record){.type = RECORD_ALLOC_ADD,
-                                  .session = proc->session,
-                                  .name = "w",
-                                  .name_bytes = 1,
-                                  .count = 1,
-                                  .size_bytes = 1000,
-                                  .aligned_bytes = GRAIN,
-                                  .memories = &memory,
-                                  .memory_count = 1});
+    error = apply(RECORD(ALLOC_ADD, .session = proc->session, .name = "w", .name_bytes = 1,
+                         .count = 1, .size_bytes = 1000, .aligned_bytes = GRAIN,
+                         .memories = &memory, .memory_count = 1));
     if (error < 0)
         forget_memory(memory);
     return error;
@@ -166,7 +154,7 @@ static int do_commit(unsigned p, struct record *record)
     const struct memory *memory;
     int error;
 
-    *record = (struct record){.type = RECORD_COMMIT, .session = proc->session};
+    *record = RECORD(COMMIT, .session = proc->session);
     error = apply(*record);
     if (error < 0)
         return error;
@@ -187,19 +175,18 @@ static int do_of_proc(enum deed deed, unsigned p, unsigned store, struct record 
 
     switch (deed) {
     case CLOSE:
-        *record = (struct record){.type = RECORD_FILE_CLOSE, .file = proc->file};
+        *record = RECORD(FILE_CLOSE, .file = proc->file);
         error = apply(*record);
         *proc = (struct proc){0};
         return error;
     case INTERRUPT:
-        *record = (struct record){
-            .type = RECORD_WAIT_END, .waiter = proc->waiter, .count = (uint64_t)EINTR};
+        *record = RECORD(WAIT_END, .waiter = proc->waiter, .count = (uint64_t)EINTR);
         error = apply(*record);
         take_effects();
         *proc = (struct proc){0};
         return error;
     case TOUCH:
-        *record = (struct record){.type = RECORD_TOUCH, .session = proc->session};
+        *record = RECORD(TOUCH, .session = proc->session);
         error = apply(*record);
         if (error == 0)
             spoil(walk.facts.sights[proc->store].memory);
@@ -219,12 +206,10 @@ static int do_begin(struct record *record, unsigned store, enum core_place to, b
     const struct memory *memory = find_memory(&walk.facts, sight->memory);
     int error;
 
-    *record = (struct record){.type = RECORD_MOVE_BEGIN,
-                              .store = store_of(store)->id,
-                              .kind = to,
-                              .flags = spare                   ? CORE_MOVE_SPARE
-                                       : to == CORE_PLACE_DISK ? CORE_MOVE_VERIFY
-                                                               : 0};
+    *record = RECORD(MOVE_BEGIN, .store = store_of(store)->id, .kind = to,
+                     .flags = spare                   ? CORE_MOVE_SPARE
+                              : to == CORE_PLACE_DISK ? CORE_MOVE_VERIFY
+                                                      : 0);
     error = apply(*record);
     if (error == 0 && to == CORE_PLACE_NONE)
         walk.facts.given_up[store] = true;
@@ -238,9 +223,8 @@ static int end_look(struct record *record, unsigned store)
 {
     int error;
 
-    *record = (struct record){.type = RECORD_MOVE_END,
-                              .store = store_of(store)->id,
-                              .count = walk.facts.sights[store].move};
+    *record =
+        RECORD(MOVE_END, .store = store_of(store)->id, .count = walk.facts.sights[store].move);
     error = apply(*record);
     walk.ended_moves += error == 0;
     return error;
@@ -258,12 +242,8 @@ static int do_end(struct record *record, unsigned store, bool keep)
     uint64_t made = add_memory(same ? memory->bytes : ++walk.facts.bytes, sight->to);
     int error;
 
-    *record = (struct record){.type = RECORD_MOVE_END,
-                              .store = store_of(store)->id,
-                              .count = sight->move,
-                              .memories = &made,
-                              .memory_count = 1,
-                              .flags = keep ? CORE_MOVE_KEEP : 0};
+    *record = RECORD(MOVE_END, .store = store_of(store)->id, .count = sight->move,
+                     .memories = &made, .memory_count = 1, .flags = keep ? CORE_MOVE_KEEP : 0);
     error = apply(*record);
     walk.ended_moves += error == 0;
     if (error < 0)
@@ -279,11 +259,8 @@ static int evict(struct record *record, unsigned victim, unsigned evictor)
 
     walk.victim = victim;
     walk.evictor = evictor;
-    *record = (struct record){.type = RECORD_MOVE_BEGIN,
-                              .store = store_of(victim)->id,
-                              .kind = CORE_PLACE_HOST,
-                              .flags = CORE_MOVE_EVICT,
-                              .count = store_of(evictor)->id};
+    *record = RECORD(MOVE_BEGIN, .store = store_of(victim)->id, .kind = CORE_PLACE_HOST,
+                     .flags = CORE_MOVE_EVICT, .count = store_of(evictor)->id);
     error = apply(*record);
     walk.evictions += error == 0;
     if (error == 0 && walk.out.id != 0)
@@ -329,7 +306,7 @@ static int choose(struct record *record, unsigned store)
     struct evict_row rows[STORES];
     long chosen = evict_choose(rows, fill_rows(rows), pools, 2, &wish);
 
-    *record = (struct record){.type = RECORD_TIME};
+    *record = RECORD(TIME);
     if (chosen <= 0)
         return apply(*record);
     walk.chosen = true;
@@ -344,12 +321,11 @@ static int do_of_store(enum deed deed, unsigned store, struct record *record)
     case CHOOSE:
         return choose(record, store);
     case PIN:
-        *record = (struct record){.type = RECORD_STORE_PIN,
-                                  .flags = walk.facts.sights[store].pinned ? 0 : CORE_PIN_ON};
+        *record = RECORD(STORE_PIN, .flags = walk.facts.sights[store].pinned ? 0 : CORE_PIN_ON);
         break;
     case RAISE:
-        *record = (struct record){.type = RECORD_STORE_POOL,
-                                  .name = walk.facts.sights[store].important ? "default" : "high"};
+        *record =
+            RECORD(STORE_POOL, .name = walk.facts.sights[store].important ? "default" : "high");
         record->name_bytes = strlen(record->name);
         break;
     case TO_DEVICE:
@@ -365,18 +341,15 @@ static int do_of_store(enum deed deed, unsigned store, struct record *record)
     case ENDS_KEEPING:
         return do_end(record, store, deed == ENDS_KEEPING);
     case FAILS:
-        *record = (struct record){.type = RECORD_MOVE_FAIL,
-                                  .count = walk.facts.sights[store].move,
-                                  .offset = EIO,
-                                  .flags = CORE_MOVE_REFUSE};
+        *record = RECORD(MOVE_FAIL, .count = walk.facts.sights[store].move, .offset = EIO,
+                         .flags = CORE_MOVE_REFUSE);
         break;
     case DROP_HOST:
     case DROP_DISK:
-        *record = (struct record){.type = RECORD_COPY_DROP,
-                                  .kind = deed == DROP_HOST ? CORE_PLACE_HOST : CORE_PLACE_DISK};
+        *record = RECORD(COPY_DROP, .kind = deed == DROP_HOST ? CORE_PLACE_HOST : CORE_PLACE_DISK);
         break;
     default:
-        *record = (struct record){.type = RECORD_MOVE_CANCEL};
+        *record = RECORD(MOVE_CANCEL);
         break;
     }
     record->store = store_of(store)->id;
@@ -385,8 +358,7 @@ static int do_of_store(enum deed deed, unsigned store, struct record *record)
 
 static int do_of_device(enum deed deed, struct record *record)
 {
-    *record = (struct record){
-        .type = RECORD_HEALTH, .flags = CORE_NOTE_SUSPECT, .name = "why", .name_bytes = 3};
+    *record = RECORD(HEALTH, .flags = CORE_NOTE_SUSPECT, .name = "why", .name_bytes = 3);
     if (deed == TRUST)
         record->flags = CORE_NOTE_TRUST;
     if (deed == LOST)

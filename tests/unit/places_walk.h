@@ -119,16 +119,11 @@ static void begin(apply_fn use, unsigned procs, unsigned stores, bool has_disk)
     require(core_new(&options, &walk.core) == 0);
     for (unsigned i = 0; i < stores; i++) {
         const char *name = i == 0 ? "a" : "b";
-        require(apply((struct record){
-                    .type = RECORD_STORE_CREATE, .name = name, .name_bytes = 1, .mode = 0755}) ==
-                0);
+        require(apply(RECORD(STORE_CREATE, .name = name, .name_bytes = 1, .mode = 0755)) == 0);
         take_effects();
     }
-    require(apply((struct record){.type = RECORD_POOL_SET,
-                                  .name = "high",
-                                  .name_bytes = 4,
-                                  .flags = CORE_POOL_CLASS,
-                                  .kind = POOL_CLASS_HIGH}) == 0);
+    require(apply(RECORD(POOL_SET, .name = "high", .name_bytes = 4, .flags = CORE_POOL_CLASS,
+                         .kind = POOL_CLASS_HIGH)) == 0);
     for (unsigned i = 0; i < stores; i++) {
         act(OPEN_WRITE, 0, i);
         act(CHANGE, 0, i);

@@ -9,6 +9,7 @@
 #define GMSFS_TESTS_UNIT_PLACES_WORLD_H
 
 #include "places_laws.h"
+#include "record_bytes.h"
 #include "tap.h"
 
 #include <errno.h>

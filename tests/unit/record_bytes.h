@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record_bytes - a record's bytes on the heap */
+/* record_bytes - a record as one word, and its bytes on the heap */
 #ifndef GMSFS_TESTS_RECORD_BYTES_H
 #define GMSFS_TESTS_RECORD_BYTES_H
 
@@ -7,6 +7,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+
+/* A record of this type, with the fields that follow. */
+#define RECORD(kind, ...) ((struct record){.type = RECORD_##kind, __VA_ARGS__})
 
 /* Free with free(3). 0, -ENOMEM */
 static inline int record_encode(const struct record *record, uint8_t **bytes, size_t *size)

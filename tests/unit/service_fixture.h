@@ -10,6 +10,7 @@
 #ifndef GMSFS_TESTS_UNIT_SERVICE_FIXTURE_H
 #define GMSFS_TESTS_UNIT_SERVICE_FIXTURE_H
 
+#include "record_bytes.h"
 #include "service/allocations.h"
 #include "service/host.h"
 #include "service/metadata.h"

@@ -286,7 +286,7 @@ TAP_TEST(an_acquired_session_is_not_found_by_process_but_by_its_token)
     check(core_find_membership(core, store, &me, 1) == NULL);
     check_int(core_find_token(core, token)->id, session);
     uint64_t worker = open_ctl(store, (struct core_process){0, 0});
-    struct record join = {.type = RECORD_JOIN, .file = worker};
+    struct record join = RECORD(JOIN, .file = worker);
     check_int(apply(join), -ESTALE); /* no session has a token of zeros */
     memcpy(join.bytes16, token, sizeof token);
     check_int(apply(join), 0);
@@ -302,7 +302,7 @@ TAP_TEST(a_read_only_handle_does_not_join_a_writer)
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(open_file(store, CORE_KIND_CTL, 0, CORE_OPEN_READ, 0, P2), 0);
-    struct record join = {.type = RECORD_JOIN, .file = out.file};
+    struct record join = RECORD(JOIN, .file = out.file);
     memcpy(join.bytes16, core_find_session(core, session)->token, sizeof join.bytes16);
     check_int(apply(join), -EBADF);
 }
@@ -386,13 +386,13 @@ TAP_TEST(an_exclusive_session_ends_when_its_own_handle_closes)
     uint64_t ctl = open_ctl(store, P1), worker = open_ctl(store, P2);
     check_int(acquire(ctl, LOCK_WISH_RW, P1, 0), 0);
     uint64_t session = out.session;
-    struct record join = {.type = RECORD_JOIN, .file = worker};
+    struct record join = RECORD(JOIN, .file = worker);
     memcpy(join.bytes16, core_find_session(core, session)->token, sizeof join.bytes16);
     check_int(apply(join), 0);
     check_int(close_file(ctl), 0);
     check(core_find_session(core, session) == NULL);
     check_int(core_find_file(core, worker)->session, session); /* ESTALE from now on */
-    check_int(apply((struct record){.type = RECORD_DETACH, .file = worker}), -ESTALE);
+    check_int(apply(RECORD(DETACH, .file = worker)), -ESTALE);
     check_int(acquire(worker, LOCK_WISH_RW, P2, 0), 0);
 }
 
@@ -400,7 +400,7 @@ TAP_TEST(detach_releases_the_lock_and_keeps_the_handle)
 {
     uint64_t store = start_committed(NULL);
     uint64_t ctl = open_ctl(store, P1);
-    struct record detach = {.type = RECORD_DETACH, .file = ctl};
+    struct record detach = RECORD(DETACH, .file = ctl);
     check_int(apply(detach), -ENOLCK);
     check_int(acquire(ctl, LOCK_WISH_RO, P1, 0), 0);
     uint64_t writer = must_wait(store, LOCK_WISH_RW, P2);
@@ -415,9 +415,7 @@ TAP_TEST(a_revoked_writer_aborts_and_its_files_are_stale)
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t file = out.file;
-    check_int(apply((struct record){
-                  .type = RECORD_SESSION_END, .session = session, .flags = CORE_END_REVOKED}),
-              0);
+    check_int(apply(RECORD(SESSION_END, .session = session, .flags = CORE_END_REVOKED)), 0);
     check_int(core_find_event(core, core->next_event - 2)->type, CORE_EVENT_REVOKED);
     check_int(last_event(), CORE_EVENT_ABORTED);
     check_int(commit(session), -ESTALE);
@@ -475,17 +473,17 @@ TAP_TEST(a_close_that_lingers_keeps_the_lock_until_its_session_is_ended)
 {
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
-    struct record close = {.type = RECORD_FILE_CLOSE, .file = out.file, .flags = CORE_CLOSE_LINGER};
+    struct record close = RECORD(FILE_CLOSE, .file = out.file, .flags = CORE_CLOSE_LINGER);
     check_int(apply(close), 0);
     check(core_find_session(core, session)->ending);
     check_int(state(store), LOCK_STATE_RW);
     check(!core_has_joinable(core, store));
     check(core_find_membership(core, store, &P1, 1) == NULL);
     require(open_file(store, CORE_KIND_CTL, 0, RW, 0, P2) == 0);
-    struct record join = {.type = RECORD_JOIN, .file = out.file};
+    struct record join = RECORD(JOIN, .file = out.file);
     memcpy(join.bytes16, core_find_session(core, session)->token, sizeof join.bytes16);
     check_int(apply(join), -ESTALE);
-    check_int(apply((struct record){.type = RECORD_SESSION_END, .session = session}), 0);
+    check_int(apply(RECORD(SESSION_END, .session = session)), 0);
     check_int(state(store), LOCK_STATE_EMPTY);
     close.file = 4711;
     check_int(apply(close), -EBADF);
@@ -496,9 +494,7 @@ TAP_TEST(a_file_that_others_have_too_does_not_linger)
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1), first = out.file;
     require(open_file(store, CORE_KIND_LOCK, 0, RW, session, P1) == 0);
-    check_int(apply((struct record){
-                  .type = RECORD_FILE_CLOSE, .file = first, .flags = CORE_CLOSE_LINGER}),
-              0);
+    check_int(apply(RECORD(FILE_CLOSE, .file = first, .flags = CORE_CLOSE_LINGER)), 0);
     check(!core_find_session(core, session)->ending);
 }
 
@@ -508,12 +504,8 @@ TAP_TEST(a_revocation_says_who_asked_for_it)
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(open_lock(store, LOCK_WISH_RW, P2), 0);
     uint64_t waiter = out.waiter;
-    struct record revoke = {.type = RECORD_WAIT_END,
-                            .waiter = waiter,
-                            .count = ECANCELED,
-                            .flags = CORE_WAIT_REVOKED,
-                            .process = P3,
-                            .uid = 7};
+    struct record revoke = RECORD(WAIT_END, .waiter = waiter, .count = ECANCELED,
+                                  .flags = CORE_WAIT_REVOKED, .process = P3, .uid = 7);
     check_int(apply(revoke), 0);
     const struct core_event *event = core_find_event(core, core->next_event - 1);
     check_int(event->type, CORE_EVENT_REVOKED);
@@ -522,11 +514,8 @@ TAP_TEST(a_revocation_says_who_asked_for_it)
     check_int(event->process.pid, P2.pid);
     check_int(event->by.pid, P3.pid);
     check_int(event->by_uid, 7);
-    revoke = (struct record){.type = RECORD_SESSION_END,
-                             .session = session,
-                             .flags = CORE_END_REVOKED,
-                             .process = P3,
-                             .uid = 7};
+    revoke =
+        RECORD(SESSION_END, .session = session, .flags = CORE_END_REVOKED, .process = P3, .uid = 7);
     check_int(apply(revoke), 0);
     event = core_find_event(core, core->next_event - 2);
     check_int(event->type, CORE_EVENT_REVOKED);

@@ -17,11 +17,9 @@ static void start(struct core_limits limits)
     core_start_limits = limits;
     core_start_admin = ADMIN;
     store = start_store();
-    require(apply((struct record){
-                .type = RECORD_STORE_ATTR, .store = store, .flags = CORE_ATTR_UID, .uid = OWNER}) ==
-            0);
+    require(apply(RECORD(STORE_ATTR, .store = store, .flags = CORE_ATTR_UID, .uid = OWNER)) == 0);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1), file = out.file;
-    require(apply((struct record){.type = RECORD_COMMIT, .session = session}) == 0);
+    require(apply(RECORD(COMMIT, .session = session)) == 0);
     require(close_file(file) == 0);
     core_start_limits = (struct core_limits){.events = 16};
     core_start_admin = 0;
@@ -29,12 +27,8 @@ static void start(struct core_limits limits)
 
 static int open_as(uint32_t uid, uint64_t of, enum core_kind kind)
 {
-    return apply((struct record){.type = RECORD_FILE_OPEN,
-                                 .store = of,
-                                 .kind = kind,
-                                 .flags = RW,
-                                 .uid = uid,
-                                 .process = P1});
+    return apply(
+        RECORD(FILE_OPEN, .store = of, .kind = kind, .flags = RW, .uid = uid, .process = P1));
 }
 
 static int lock_as(uint32_t uid, enum lock_wish wish)
@@ -49,11 +43,8 @@ static int lock_as(uint32_t uid, enum lock_wish wish)
 static int acquire_as(uint32_t uid, enum lock_wish wish)
 {
     require(open_as(uid, store, CORE_KIND_CTL) == 0);
-    struct record record = {.type = RECORD_ACQUIRE,
-                            .file = out.file,
-                            .wish = wish,
-                            .process = P2,
-                            .deadline_ms = LOCK_FOREVER};
+    struct record record =
+        RECORD(ACQUIRE, .file = out.file, .wish = wish, .process = P2, .deadline_ms = LOCK_FOREVER);
 
     record.bytes16[0] = next_token++;
     record.bytes16[1] = 7;
@@ -112,7 +103,7 @@ TAP_TEST(tickets_of_one_reader_leave_half_to_the_others)
 {
     start((struct core_limits){.tickets = 32});
     require(lock_as(HOG, LOCK_WISH_RO) == 0);
-    struct record record = {.type = RECORD_TICKET_ADD, .file = out.file, .uid = HOG};
+    struct record record = RECORD(TICKET_ADD, .file = out.file, .uid = HOG);
     for (unsigned i = 0; i < 15; i++) {
         record.bytes16[0] = (uint8_t)i;
         require(apply(record) == 0);
@@ -130,7 +121,7 @@ TAP_TEST(tickets_count_for_the_user_of_the_handle_whoever_may_redeem_them)
 {
     start((struct core_limits){.tickets = 32});
     require(lock_as(HOG, LOCK_WISH_RO) == 0);
-    struct record record = {.type = RECORD_TICKET_ADD, .file = out.file, .uid = OTHER};
+    struct record record = RECORD(TICKET_ADD, .file = out.file, .uid = OTHER);
     require(apply(record) == 0);
     check_int(share_get_taken(&core->shares[CORE_BOUND_TICKETS], HOG), 1);
     check_int(share_get_taken(&core->shares[CORE_BOUND_TICKETS], OTHER), 0);
@@ -168,7 +159,7 @@ TAP_TEST(who_waits_is_granted_no_more_sessions_than_its_share)
     for (unsigned i = 0; i < 2; i++) {
         const struct core_session *first = core->sessions.items[0];
         require(first->uid == HOG);
-        check_int(apply((struct record){.type = RECORD_SESSION_END, .session = first->id}), 0);
+        check_int(apply(RECORD(SESSION_END, .session = first->id)), 0);
     }
     check_int(core->waiters.count, 3);
     /* A waiter asleep for its share holds no other off. */
@@ -191,7 +182,7 @@ TAP_TEST(waiters_of_one_user_leave_half_to_the_others)
 
 static int gather(uint64_t file, uint64_t bytes)
 {
-    return apply((struct record){.type = RECORD_GATHER, .file = file, .size_bytes = bytes});
+    return apply(RECORD(GATHER, .file = file, .size_bytes = bytes));
 }
 
 TAP_TEST(gathered_bytes_of_one_user_leave_half_to_the_others)
@@ -220,8 +211,7 @@ TAP_TEST(gathered_bytes_of_one_user_leave_half_to_the_others)
 TAP_TEST(a_bound_that_was_met_is_an_event_that_names_it)
 {
     start((struct core_limits){0});
-    struct record record = {
-        .type = RECORD_BOUND, .store = store, .uid = HOG, .flags = CORE_BOUND_SHARE};
+    struct record record = RECORD(BOUND, .store = store, .uid = HOG, .flags = CORE_BOUND_SHARE);
     check_int(apply(named(record, "tickets")), 0);
     const struct core_event *event = core_find_event(core, core->next_event - 1);
     check_int(event->type, CORE_EVENT_BOUND);

@@ -51,9 +51,7 @@ TAP_TEST(a_writer_may_stay_as_a_reader)
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t reader = must_wait(store, LOCK_WISH_RO, P2);
     check_int(add_memory(session, "one"), 0);
-    check_int(apply((struct record){
-                  .type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_STAY}),
-              0);
+    check_int(apply(RECORD(COMMIT, .session = session, .flags = CORE_COMMIT_STAY)), 0);
     check_int(out.mode, LOCK_MODE_RO);
     check_int(state(store), LOCK_STATE_RO);
     check(granted(reader));
@@ -67,7 +65,7 @@ TAP_TEST(a_writer_may_stay_as_a_reader)
 TAP_TEST(a_group_is_stored_with_the_layout_that_carried_it)
 {
     uint64_t store = start_store();
-    struct record record = {.type = RECORD_COMMIT, .flags = CORE_COMMIT_GROUP};
+    struct record record = RECORD(COMMIT, .flags = CORE_COMMIT_GROUP);
     memset(record.bytes16, 7, sizeof record.bytes16);
     record.session = must_open(store, LOCK_WISH_RW, P1);
     check_int(apply(record), 0);
@@ -82,9 +80,7 @@ TAP_TEST(an_invalid_commit_names_the_culprit_and_changes_nothing_else)
 {
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
-    check_int(apply(named((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1},
-                          "hollow")),
-              0);
+    check_int(apply(named(RECORD(ALLOC_ADD, .session = session, .count = 1), "hollow")), 0);
     uint64_t hollow = out.serial;
     check_int(commit(session), -EINVAL);
     check(strstr(core_find_store(core, store)->last_error, "hollow") != NULL);
@@ -177,8 +173,7 @@ TAP_TEST(clear_empties_the_working_copy_and_commit_frees_the_old)
 
 static int add_hollow(uint64_t session, const char *name)
 {
-    return apply(
-        named((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}, name));
+    return apply(named(RECORD(ALLOC_ADD, .session = session, .count = 1), name));
 }
 
 TAP_TEST(a_commit_can_be_tried_without_being_made)
@@ -186,8 +181,8 @@ TAP_TEST(a_commit_can_be_tried_without_being_made)
     uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t generation = core_find_store(core, store)->generation;
-    struct record check = {
-        .type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_CHECK | CORE_COMMIT_STAY};
+    struct record check =
+        RECORD(COMMIT, .session = session, .flags = CORE_COMMIT_CHECK | CORE_COMMIT_STAY);
 
     check_int(apply(check), 0);
     check_int(state(store), LOCK_STATE_RW);
@@ -203,7 +198,7 @@ TAP_TEST(a_commit_can_be_tried_without_being_made)
 TAP_TEST(a_commit_that_the_caller_refuses_notes_why_and_changes_nothing_else)
 {
     uint64_t store = make_store("weights"), session = must_open(store, LOCK_WISH_RW, P1);
-    struct record refusal = {.type = RECORD_COMMIT, .session = session, .count = EBUSY};
+    struct record refusal = RECORD(COMMIT, .session = session, .count = EBUSY);
 
     require(add_memory(session, "w") == 0);
     check_int(apply(named(refusal, "its memory is mapped")), -EBUSY);
@@ -220,16 +215,11 @@ TAP_TEST(what_is_still_spooled_passes_a_check)
 {
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
-    struct record check = {.type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_CHECK};
+    struct record check = RECORD(COMMIT, .session = session, .flags = CORE_COMMIT_CHECK);
 
     require(add_hollow(session, "spool") == 0);
-    check_int(apply((struct record){.type = RECORD_ALLOC_MEMORY,
-                                    .session = session,
-                                    .serial = out.serial,
-                                    .memory = 99,
-                                    .size_bytes = 1,
-                                    .aligned_bytes = GRAIN,
-                                    .flags = CORE_MEMORY_SPOOL}),
+    check_int(apply(RECORD(ALLOC_MEMORY, .session = session, .serial = out.serial, .memory = 99,
+                           .size_bytes = 1, .aligned_bytes = GRAIN, .flags = CORE_MEMORY_SPOOL)),
               0);
     check_int(apply(check), 0);
     check.flags = 0;

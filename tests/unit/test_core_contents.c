@@ -9,11 +9,8 @@ static int note(uint64_t store, uint8_t id)
 {
     const struct core_store *found = core_find_store(core, store);
 
-    return apply((struct record){.type = RECORD_CONTENTS,
-                                 .store = store,
-                                 .count = found->generation,
-                                 .offset = found->grants_rw,
-                                 .bytes16 = {id}});
+    return apply(RECORD(CONTENTS, .store = store, .count = found->generation,
+                        .offset = found->grants_rw, .bytes16 = {id}));
 }
 
 static uint64_t contents_of(uint64_t store)
@@ -48,7 +45,7 @@ TAP_TEST(an_id_has_a_number_that_is_never_used_again)
 TAP_TEST(sums_of_other_contents_give_no_id)
 {
     const struct core_store *found;
-    struct record record = {.type = RECORD_CONTENTS, .bytes16 = {7}};
+    struct record record = RECORD(CONTENTS, .bytes16 = {7});
 
     record.store = start_committed(NULL);
     found = core_find_store(core, record.store);
@@ -93,20 +90,16 @@ TAP_TEST(a_commit_of_the_same_layout_is_another_generation)
 TAP_TEST(the_id_outlives_moves_and_a_rename_and_ends_with_the_bytes)
 {
     uint64_t store, number, memory;
-    struct record move = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
+    struct record move = RECORD(MOVE_BEGIN, .kind = CORE_PLACE_HOST);
 
     store = make_noted("weights");
     number = contents_of(store);
-    require(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = store}, "other")) ==
-            0);
+    require(apply(named(RECORD(STORE_RENAME, .store = store), "other")) == 0);
     move.store = store;
     memory = next_memory++;
     require(apply(move) == 0);
-    require(apply((struct record){.type = RECORD_MOVE_END,
-                                  .store = store,
-                                  .count = out.id,
-                                  .memories = &memory,
-                                  .memory_count = 1}) == 0);
+    require(apply(RECORD(MOVE_END, .store = store, .count = out.id, .memories = &memory,
+                         .memory_count = 1)) == 0);
     check(core_find_contents(core, number) != NULL);
     move.kind = CORE_PLACE_NONE;
     require(apply(move) == 0);
@@ -119,12 +112,10 @@ TAP_TEST(suspect_memory_has_no_id)
     uint64_t store;
 
     store = make_noted("weights");
-    require(apply(named((struct record){.type = RECORD_HEALTH, .flags = CORE_NOTE_SUSPECT},
-                        "Xid 48")) == 0);
+    require(apply(named(RECORD(HEALTH, .flags = CORE_NOTE_SUSPECT), "Xid 48")) == 0);
     check_int(contents_of(store), 0);
     check_int(note(store, 7), -ESTALE);
-    require(apply((struct record){
-                .type = RECORD_HEALTH, .flags = CORE_NOTE_TRUST, .store = store}) == 0);
+    require(apply(RECORD(HEALTH, .flags = CORE_NOTE_TRUST, .store = store)) == 0);
     check_int(note(store, 7), 0);
 }
 
@@ -135,8 +126,7 @@ TAP_TEST(sealed_bytes_have_no_id)
     store = make_store("kv_cache");
     session = must_open(store, LOCK_WISH_RW, P1);
     require(add_memory(session, "kv") == 0);
-    require(apply((struct record){
-                .type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_SEAL}) == 0);
+    require(apply(RECORD(COMMIT, .session = session, .flags = CORE_COMMIT_SEAL)) == 0);
     check_int(note(store, 7), -ESTALE);
     check_int(of_session(RECORD_SESSION_END, session), 0);
     check_int(note(store, 7), -ESTALE);

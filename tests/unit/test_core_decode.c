@@ -134,12 +134,11 @@ TAP_TEST(health_and_events_come_back)
 TAP_TEST(a_mount_that_drains_and_a_device_that_is_lost_come_back_as_that)
 {
     make_rich();
-    require(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}) == 0);
+    require(apply(RECORD(DRAIN, .flags = CORE_DRAIN_ON)) == 0);
     bring_back();
     check(back->draining && back->waiters.count == 0);
     make_rich();
-    require(apply(named((struct record){.type = RECORD_HEALTH, .flags = CORE_NOTE_LOST}, "gone")) ==
-            0);
+    require(apply(named(RECORD(HEALTH, .flags = CORE_NOTE_LOST), "gone")) == 0);
     bring_back();
     check_int(core_get_health(back), CORE_HEALTH_LOST);
     check_str(back->health_reason, "gone");
@@ -155,8 +154,7 @@ TAP_TEST(what_came_back_can_be_brought_to_its_end)
 
 TAP_TEST(a_fence_comes_back_up_and_keeps_no_store_from_its_end)
 {
-    struct record raise = {
-        .type = RECORD_FENCE, .flags = CORE_FENCE_ON, .tag = "kv_cache", .tag_bytes = 8};
+    struct record raise = RECORD(FENCE, .flags = CORE_FENCE_ON, .tag = "kv_cache", .tag_bytes = 8);
 
     start_committed(NULL);
     raise.bytes16[3] = 7;
@@ -234,7 +232,7 @@ TAP_TEST(flags_that_are_not_known_are_refused_before_they_are_kept)
     record.flags |= 1u << 12;
     check_int(apply(record), -EINVAL);
     check_int(open_file(store, CORE_KIND_CTL, 0, RW | 1u << 31, 0, P1), -EINVAL);
-    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 12};
+    record = RECORD(ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 12);
     record.file = open_ctl(store, P1);
     check_int(apply(record), -EINVAL);
 }

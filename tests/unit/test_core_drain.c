@@ -4,7 +4,7 @@
 
 static int drain(uint32_t flags)
 {
-    return apply((struct record){.type = RECORD_DRAIN, .flags = flags});
+    return apply(RECORD(DRAIN, .flags = flags));
 }
 
 TAP_TEST(a_draining_mount_grants_no_session_by_any_way)
@@ -47,7 +47,7 @@ TAP_TEST(sessions_go_on_and_are_joined_while_a_mount_drains)
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t token_file = open_ctl(store, P2);
-    struct record record = {.type = RECORD_JOIN, .file = token_file};
+    struct record record = RECORD(JOIN, .file = token_file);
 
     memcpy(record.bytes16, core_find_session(core, session)->token, 16);
     check_int(drain(CORE_DRAIN_ON), 0);
@@ -93,8 +93,7 @@ static const uint8_t first[16] = {1}, second[16] = {2}, none[16];
 
 static int drain_as(const uint8_t token[16], struct core_process process, uint32_t uid)
 {
-    struct record record = {
-        .type = RECORD_DRAIN, .flags = CORE_DRAIN_ON, .process = process, .uid = uid};
+    struct record record = RECORD(DRAIN, .flags = CORE_DRAIN_ON, .process = process, .uid = uid);
 
     memcpy(record.bytes16, token, sizeof record.bytes16);
     return apply(record);

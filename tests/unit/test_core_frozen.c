@@ -83,25 +83,19 @@ static struct record make_rows(void)
 
 static void make_places(void)
 {
-    struct record move = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
+    struct record move = RECORD(MOVE_BEGIN, .kind = CORE_PLACE_HOST);
     uint64_t memory = next_memory++;
 
     move.store = make_committed("elsewhere", NULL);
     require(apply(move) == 0);
-    require(apply((struct record){.type = RECORD_MOVE_END,
-                                  .store = move.store,
-                                  .count = out.id,
-                                  .memories = &memory,
-                                  .memory_count = 1}) == 0);
+    require(apply(RECORD(MOVE_END, .store = move.store, .count = out.id, .memories = &memory,
+                         .memory_count = 1)) == 0);
     move.kind = CORE_PLACE_DISK;
     move.flags = CORE_MOVE_SPARE;
     memory = next_memory++;
     require(apply(move) == 0);
-    require(apply((struct record){.type = RECORD_MOVE_END,
-                                  .store = move.store,
-                                  .count = out.id,
-                                  .memories = &memory,
-                                  .memory_count = 1}) == 0);
+    require(apply(RECORD(MOVE_END, .store = move.store, .count = out.id, .memories = &memory,
+                         .memory_count = 1)) == 0);
     move.kind = CORE_PLACE_DEVICE;
     move.flags = 0;
     now += 5;
@@ -110,55 +104,38 @@ static void make_places(void)
 
 static void make_pool(uint64_t store)
 {
-    struct record pool = {.type = RECORD_POOL_SET,
-                          .flags = CORE_POOL_MIN | CORE_POOL_MAX | CORE_POOL_SLOTS |
-                                   CORE_POOL_CLASS | CORE_POOL_SM,
-                          .offset = 2 * GRAIN,
-                          .size_bytes = 90 * GRAIN,
-                          .count = 7,
-                          .kind = POOL_CLASS_COUNT - 1,
-                          .mode = 60};
+    struct record pool = RECORD(POOL_SET,
+                                .flags = CORE_POOL_MIN | CORE_POOL_MAX | CORE_POOL_SLOTS |
+                                         CORE_POOL_CLASS | CORE_POOL_SM,
+                                .offset = 2 * GRAIN, .size_bytes = 90 * GRAIN, .count = 7,
+                                .kind = POOL_CLASS_COUNT - 1, .mode = 60);
 
     require(apply(named(pool, "chat")) == 0);
-    require(apply(named((struct record){.type = RECORD_STORE_POOL, .store = store}, "chat")) == 0);
-    require(apply((struct record){
-                .type = RECORD_STORE_PIN, .store = store, .flags = CORE_PIN_ON}) == 0);
+    require(apply(named(RECORD(STORE_POOL, .store = store), "chat")) == 0);
+    require(apply(RECORD(STORE_PIN, .store = store, .flags = CORE_PIN_ON)) == 0);
 }
 
 static void make_regions(void)
 {
     static const uint8_t handle[REGION_HANDLE_BYTES] = {1, 2, 3};
-    struct record region = {.type = RECORD_REGION_REGISTER,
-                            .kind = REGION_CUDA,
-                            .uid = 5,
-                            .size_bytes = 64,
-                            .offset = 0,
-                            .count = 2,
-                            .value = handle,
-                            .value_bytes = sizeof handle};
+    struct record region =
+        RECORD(REGION_REGISTER, .kind = REGION_CUDA, .uid = 5, .size_bytes = 64, .offset = 0,
+               .count = 2, .value = handle, .value_bytes = sizeof handle);
 
     require(apply(named(region, "cuda")) == 0);
-    region = (struct record){.type = RECORD_REGION_REGISTER,
-                             .kind = REGION_SYSTEM,
-                             .uid = 6,
-                             .size_bytes = 1000,
-                             .offset = 24,
-                             .memory = next_memory++,
-                             .flags = CORE_REGION_WRITABLE,
-                             .tag = "/key",
-                             .tag_bytes = 4};
+    region = RECORD(REGION_REGISTER, .kind = REGION_SYSTEM, .uid = 6, .size_bytes = 1000,
+                    .offset = 24, .memory = next_memory++, .flags = CORE_REGION_WRITABLE,
+                    .tag = "/key", .tag_bytes = 4);
     require(apply(named(region, "object")) == 0);
-    require(apply((struct record){.type = RECORD_FILE_OPEN,
-                                  .kind = CORE_KIND_REGION,
-                                  .flags = CORE_OPEN_READ,
-                                  .serial = out.id}) == 0);
-    require(apply((struct record){.type = RECORD_REGION_REFER, .file = out.file}) == 0);
+    require(apply(RECORD(FILE_OPEN, .kind = CORE_KIND_REGION, .flags = CORE_OPEN_READ,
+                         .serial = out.id)) == 0);
+    require(apply(RECORD(REGION_REFER, .file = out.file)) == 0);
 }
 
 /* Something of everything that can be there at a time. */
 static void make_full(void)
 {
-    struct record record = {.type = RECORD_RESUME};
+    struct record record = RECORD(RESUME);
     uint64_t store;
 
     make_rich();
@@ -167,52 +144,31 @@ static void make_full(void)
     store = make_committed("pooled", NULL);
     make_pool(store);
     must_open(store, LOCK_WISH_RO, P2);
-    require(apply((struct record){
-                .type = RECORD_FILE_CLOSE, .file = out.file, .flags = CORE_CLOSE_LINGER}) == 0);
+    require(apply(RECORD(FILE_CLOSE, .file = out.file, .flags = CORE_CLOSE_LINGER)) == 0);
     make_regions();
-    require(apply((struct record){.type = RECORD_STORE_DRAIN,
-                                  .store = store,
-                                  .bytes16 = {41, 42},
-                                  .process = {43, 44},
-                                  .uid = 45,
-                                  .deadline_ms = 46}) == 0);
-    require(apply((struct record){.type = RECORD_CONTENTS,
-                                  .store = make_committed("summed", NULL),
-                                  .count = 1,
-                                  .offset = 1,
-                                  .bytes16 = {57, 58}}) == 0);
+    require(apply(RECORD(STORE_DRAIN, .store = store, .bytes16 = {41, 42}, .process = {43, 44},
+                         .uid = 45, .deadline_ms = 46)) == 0);
+    require(apply(RECORD(CONTENTS, .store = make_committed("summed", NULL), .count = 1, .offset = 1,
+                         .bytes16 = {57, 58})) == 0);
     store = make_committed("fenced", NULL);
-    require(apply(named((struct record){.type = RECORD_FENCE,
-                                        .flags = CORE_FENCE_ON,
-                                        .tag = "not there",
-                                        .tag_bytes = 9,
-                                        .bytes16 = {47}},
+    require(apply(named(RECORD(FENCE, .flags = CORE_FENCE_ON, .tag = "not there", .tag_bytes = 9,
+                               .bytes16 = {47}),
                         "fenced")) == 0);
-    record = (struct record){.type = RECORD_COMMIT, .flags = CORE_COMMIT_IMMUTABLE};
+    record = RECORD(COMMIT, .flags = CORE_COMMIT_IMMUTABLE);
     store = make_store("immutable");
     record.session = must_open(store, LOCK_WISH_RW, P1);
     require(add_memory(record.session, "file") == 0);
     require(apply(record) == 0);
-    record = (struct record){.type = RECORD_SESSION_END};
+    record = RECORD(SESSION_END);
     store = make_store("sealed");
     record.session = must_open(store, LOCK_WISH_RW, P1);
     require(add_memory(record.session, "kv") == 0);
-    require(apply((struct record){
-                .type = RECORD_LEND, .session = record.session, .process = {51, 52}}) == 0);
-    require(apply((struct record){
-                .type = RECORD_COMMIT, .session = record.session, .flags = CORE_COMMIT_SEAL}) == 0);
-    require(apply((struct record){.type = RECORD_RESERVE,
-                                  .session = rich.writer,
-                                  .size_bytes = GRAIN,
-                                  .count = 2 * GRAIN,
-                                  .offset = 4 * GRAIN,
-                                  .slot = 3 * GRAIN}) == 0);
-    record = (struct record){.type = RECORD_TIMES,
-                             .session = rich.writer,
-                             .kind = CORE_KIND_ALLOCATION,
-                             .serial = rich.spool,
-                             .offset = 53,
-                             .size_bytes = 54};
+    require(apply(RECORD(LEND, .session = record.session, .process = {51, 52})) == 0);
+    require(apply(RECORD(COMMIT, .session = record.session, .flags = CORE_COMMIT_SEAL)) == 0);
+    require(apply(RECORD(RESERVE, .session = rich.writer, .size_bytes = GRAIN, .count = 2 * GRAIN,
+                         .offset = 4 * GRAIN, .slot = 3 * GRAIN)) == 0);
+    record = RECORD(TIMES, .session = rich.writer, .kind = CORE_KIND_ALLOCATION,
+                    .serial = rich.spool, .offset = 53, .size_bytes = 54);
     require(apply(record) == 0);
     record.serial = 0;
     record.offset = (uint64_t)-55;
@@ -223,11 +179,8 @@ static void make_full(void)
 static void make_drained(void)
 {
     start_committed(NULL);
-    require(apply((struct record){.type = RECORD_DRAIN,
-                                  .flags = CORE_DRAIN_ON,
-                                  .bytes16 = {61, 62},
-                                  .process = {63, 64},
-                                  .uid = 65}) == 0);
+    require(apply(RECORD(DRAIN, .flags = CORE_DRAIN_ON, .bytes16 = {61, 62}, .process = {63, 64},
+                         .uid = 65)) == 0);
 }
 
 static const struct {

@@ -4,8 +4,7 @@
 
 static int note(uint32_t flags, uint64_t store, const char *why)
 {
-    return apply(
-        named((struct record){.type = RECORD_HEALTH, .flags = flags, .store = store}, why));
+    return apply(named(RECORD(HEALTH, .flags = flags, .store = store), why));
 }
 
 static int suspect(void)
@@ -109,7 +108,7 @@ TAP_TEST(a_store_is_clean_when_the_last_memory_of_that_time_is_gone)
     load_anew(store);
     must_open(store, LOCK_WISH_RO, P2);
     check_int(core_get_health(core), CORE_HEALTH_SUSPECT);
-    check_int(apply((struct record){.type = RECORD_STORE_REMOVE, .store = other}), 0);
+    check_int(apply(RECORD(STORE_REMOVE, .store = other)), 0);
     check_int(last_event(), CORE_EVENT_HEALTHY);
     check_int(core_get_health(core), CORE_HEALTH_OK);
 }
@@ -224,7 +223,7 @@ TAP_TEST(on_a_lost_device_nothing_is_committed_and_loss_is_final)
     check_int(note(CORE_NOTE_TRUST, 0, ""), -ENODEV);
     check_str(core->health_reason, "gone");
     check_int(core->next_event, events);
-    check_int(apply(named((struct record){.type = RECORD_STORE_CREATE}, "more")), 0);
+    check_int(apply(named(RECORD(STORE_CREATE), "more")), 0);
 }
 
 TAP_TEST(a_long_reason_is_cut)

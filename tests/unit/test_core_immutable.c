@@ -6,7 +6,7 @@
 
 static int commit_with(uint64_t session, uint32_t flags)
 {
-    return apply((struct record){.type = RECORD_COMMIT, .session = session, .flags = flags});
+    return apply(RECORD(COMMIT, .session = session, .flags = flags));
 }
 
 /* A store with one allocation "w" in an immutable layout and no session. */
@@ -27,14 +27,9 @@ static const struct layout *layout_of(uint64_t store)
 
 static int open_allocation(uint64_t store, uint64_t serial, enum lock_wish wish)
 {
-    return apply((struct record){.type = RECORD_LOCK_OPEN,
-                                 .store = store,
-                                 .kind = CORE_KIND_ALLOCATION,
-                                 .serial = serial,
-                                 .flags = wish == LOCK_WISH_RO ? CORE_OPEN_READ : RW,
-                                 .wish = wish,
-                                 .process = P1,
-                                 .bytes16 = {99}});
+    return apply(RECORD(LOCK_OPEN, .store = store, .kind = CORE_KIND_ALLOCATION, .serial = serial,
+                        .flags = wish == LOCK_WISH_RO ? CORE_OPEN_READ : RW, .wish = wish,
+                        .process = P1, .bytes16 = {99}));
 }
 
 TAP_TEST(a_commit_makes_its_layout_immutable_if_it_says_so)
@@ -100,15 +95,9 @@ TAP_TEST(an_allocation_that_became_immutable_while_its_writer_waited_is_refused)
 
     store = start_committed(&serial);
     session = must_open(store, LOCK_WISH_RW, P1);
-    require(apply((struct record){.type = RECORD_LOCK_OPEN,
-                                  .store = store,
-                                  .kind = CORE_KIND_ALLOCATION,
-                                  .serial = serial,
-                                  .flags = RW | CORE_OPEN_GRACE,
-                                  .wish = LOCK_WISH_DATA,
-                                  .process = P2,
-                                  .bytes16 = {98},
-                                  .deadline_ms = now + 1000}) == 0);
+    require(apply(RECORD(LOCK_OPEN, .store = store, .kind = CORE_KIND_ALLOCATION, .serial = serial,
+                         .flags = RW | CORE_OPEN_GRACE, .wish = LOCK_WISH_DATA, .process = P2,
+                         .bytes16 = {98}, .deadline_ms = now + 1000)) == 0);
     waiter = out.waiter;
     require(waiter != 0);
     require(commit_with(session, CORE_COMMIT_IMMUTABLE) == 0);
@@ -129,14 +118,11 @@ static void move_to(uint64_t store, enum core_place place)
 {
     uint64_t memory = next_memory++;
 
-    require(apply((struct record){.type = RECORD_MOVE_BEGIN, .store = store, .kind = place}) == 0);
+    require(apply(RECORD(MOVE_BEGIN, .store = store, .kind = place)) == 0);
     if (out.id == 0)
         return;
-    require(apply((struct record){.type = RECORD_MOVE_END,
-                                  .store = store,
-                                  .count = out.id,
-                                  .memories = &memory,
-                                  .memory_count = 1}) == 0);
+    require(apply(RECORD(MOVE_END, .store = store, .count = out.id, .memories = &memory,
+                         .memory_count = 1)) == 0);
 }
 
 TAP_TEST(a_layout_stays_immutable_in_every_tier)

@@ -47,14 +47,10 @@ TAP_TEST(a_batch_has_consecutive_slots_serials_and_names)
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     uint64_t memories[3] = {7, 5, 6};
-    struct record record = named((struct record){.type = RECORD_ALLOC_ADD,
-                                                 .session = session,
-                                                 .count = 3,
-                                                 .size_bytes = 10,
-                                                 .aligned_bytes = GRAIN,
-                                                 .memories = memories,
-                                                 .memory_count = 3},
-                                 "chunk98");
+    struct record record =
+        named(RECORD(ALLOC_ADD, .session = session, .count = 3, .size_bytes = 10,
+                     .aligned_bytes = GRAIN, .memories = memories, .memory_count = 3),
+              "chunk98");
     check_int(apply(record), 0);
     uint64_t serial = out.serial;
     check_int(out.slot, 0);
@@ -71,8 +67,7 @@ TAP_TEST(a_batch_is_all_or_nothing)
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "c2"), 0);
-    struct record record =
-        named((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 3}, "c0");
+    struct record record = named(RECORD(ALLOC_ADD, .session = session, .count = 3), "c0");
     check_int(apply(record), -EEXIST);
     record = named(record, "c");
     check_int(apply(record), -EINVAL); /* no digits to count */
@@ -97,7 +92,7 @@ TAP_TEST(a_batch_by_slot_begins_behind_a_taken_name)
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "a000003"), 0);
-    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 4}), 0);
+    check_int(apply(RECORD(ALLOC_ADD, .session = session, .count = 4)), 0);
     uint64_t serial = out.serial;
     check_int(out.slot, 4);
     for (uint64_t i = 0; i < 4; i++)
@@ -121,17 +116,11 @@ TAP_TEST(an_allocation_keeps_the_wire_id_that_it_was_added_with)
     uint64_t serial = out.serial;
     check_str(core_find_allocation(core, serial, NULL)->name, "a000000");
     check_int(serial_of(store, "allocation-1"), serial);
-    check_int(
-        apply(named(
-            (struct record){.type = RECORD_ALLOC_RENAME, .session = session, .serial = serial},
-            "weights")),
-        0);
-    check_int(apply((struct record){.type = RECORD_ALLOC_TAG,
-                                    .session = session,
-                                    .serial = serial,
-                                    .tag = "kv",
-                                    .tag_bytes = 2}),
+    check_int(apply(named(RECORD(ALLOC_RENAME, .session = session, .serial = serial), "weights")),
               0);
+    check_int(
+        apply(RECORD(ALLOC_TAG, .session = session, .serial = serial, .tag = "kv", .tag_bytes = 2)),
+        0);
     check_int(commit(session), 0);
     check_int(serial_of(store, "allocation-1"), serial);
     session = must_open(store, LOCK_WISH_RW, P1);
@@ -153,11 +142,8 @@ TAP_TEST(a_wire_id_is_refused_where_it_is_taken_bad_or_of_many)
     char longer[LAYOUT_MAX_WIRE_ID_BYTES + 2] = "";
     memset(longer, 'x', LAYOUT_MAX_WIRE_ID_BYTES + 1);
     check_int(add_wired(session, "", longer), -EINVAL);
-    struct record record = {.type = RECORD_ALLOC_ADD,
-                            .session = session,
-                            .count = 1,
-                            .value = (const uint8_t *)"a\0b",
-                            .value_bytes = 3};
+    struct record record = RECORD(ALLOC_ADD, .session = session, .count = 1,
+                                  .value = (const uint8_t *)"a\0b", .value_bytes = 3);
     check_int(apply(record), -EINVAL);
     record.value_bytes = 1;
     record.count = 2;
@@ -188,10 +174,8 @@ TAP_TEST(a_wire_id_is_free_for_the_next_layout_and_in_other_stores)
     check_int(add_wired(session, "one", "allocation-1"), 0);
     check_int(add_wired(session, "two", "allocation-2"), 0);
     uint64_t two = out.serial;
-    check_int(
-        apply(named((struct record){.type = RECORD_ALLOC_RENAME, .session = session, .serial = two},
-                    "one")),
-        0); /* the other one is gone with its id */
+    check_int(apply(named(RECORD(ALLOC_RENAME, .session = session, .serial = two), "one")),
+              0); /* the other one is gone with its id */
     check_int(serial_of(store, "allocation-1"), 0);
     check_int(serial_of(store, "allocation-2"), two);
     check_int(of_session(RECORD_SESSION_END, session), 0);
@@ -202,7 +186,7 @@ TAP_TEST(memory_is_given_once)
 {
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
-    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
+    check_int(apply(RECORD(ALLOC_ADD, .session = session, .count = 1)), 0);
     uint64_t serial = out.serial;
     check_int(set_memory(session, serial, 10, 0, 0), -EINVAL);
     check_int(set_memory(session, serial, 10, 100, 0), 0);
@@ -220,7 +204,7 @@ TAP_TEST(memory_of_one_allocation_is_not_given_to_another)
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "one"), 0);
-    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
+    check_int(apply(RECORD(ALLOC_ADD, .session = session, .count = 1)), 0);
     check_int(set_memory(session, out.serial, 1, 100, 0), -EINVAL);
     check_int(memory_of(1)->refs, 1);
 }
@@ -229,7 +213,7 @@ TAP_TEST(a_spool_grows_and_ends_and_may_be_replaced)
 {
     uint64_t store = start_store();
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
-    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
+    check_int(apply(RECORD(ALLOC_ADD, .session = session, .count = 1)), 0);
     uint64_t serial = out.serial;
     check_int(set_memory(session, serial, 10, 0, CORE_MEMORY_SPOOL), 0);
     check_int(set_memory(session, serial, 10, 5000, CORE_MEMORY_SPOOL), 0);
@@ -250,11 +234,9 @@ TAP_TEST(rename_replaces_and_noreplace_does_not)
     uint64_t one = out.serial;
     check_int(add_memory(session, "two"), 0);
     uint64_t two = out.serial;
-    struct record record = named((struct record){.type = RECORD_ALLOC_RENAME,
-                                                 .session = session,
-                                                 .serial = one,
-                                                 .flags = 1 /* RENAME_NOREPLACE */},
-                                 "two");
+    struct record record = named(
+        RECORD(ALLOC_RENAME, .session = session, .serial = one, .flags = 1 /* RENAME_NOREPLACE */),
+        "two");
     check_int(apply(record), -EEXIST);
     record.flags = 0;
     check_int(apply(record), 0);
@@ -271,7 +253,7 @@ TAP_TEST(tags_are_utf8_of_bounded_length)
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     check_int(add_memory(session, "one"), 0);
     uint64_t one = out.serial;
-    struct record record = {.type = RECORD_ALLOC_TAG, .session = session, .serial = one};
+    struct record record = RECORD(ALLOC_TAG, .session = session, .serial = one);
     record.tag = "weights";
     record.tag_bytes = 7;
     check_int(apply(record), 0);
@@ -310,8 +292,7 @@ TAP_TEST(a_renamed_entry_keeps_its_serial_and_replaces_the_other)
     check_int(put_entry(session, "two", LAYOUT_UNBOUND, 4), 0);
     uint64_t two = out.serial;
     check(one != two);
-    struct record record = named(
-        (struct record){.type = RECORD_ENTRY_RENAME, .session = session, .serial = one}, "two");
+    struct record record = named(RECORD(ENTRY_RENAME, .session = session, .serial = one), "two");
     check_int(apply(record), 0);
     check(core_find_entry(core, two, NULL) == NULL);
     check_int(core_find_entry(core, one, NULL)->offset, 3);
@@ -319,10 +300,8 @@ TAP_TEST(a_renamed_entry_keeps_its_serial_and_replaces_the_other)
     check_int(apply(named(record, "")), -EINVAL);
     record.serial = two;
     check_int(apply(record), -ENOENT);
-    check_int(apply(named((struct record){.type = RECORD_ENTRY_DELETE, .session = session}, "one")),
-              -ENOENT);
-    check_int(apply(named((struct record){.type = RECORD_ENTRY_DELETE, .session = session}, "two")),
-              0);
+    check_int(apply(named(RECORD(ENTRY_DELETE, .session = session), "one")), -ENOENT);
+    check_int(apply(named(RECORD(ENTRY_DELETE, .session = session), "two")), 0);
 }
 
 TAP_TEST(many_entries_go_in_as_a_whole_or_not_at_all)
@@ -335,7 +314,7 @@ TAP_TEST(many_entries_go_in_as_a_whole_or_not_at_all)
         {.key = "a", .key_bytes = 1, .slot = LAYOUT_UNBOUND},
         {.key = "c", .key_bytes = 1, .slot = 99},
     };
-    struct record record = {.type = RECORD_ENTRY_PUT_MANY, .session = session};
+    struct record record = RECORD(ENTRY_PUT_MANY, .session = session);
     uint8_t *bytes;
     require(record_rows_encode(puts, 3, &bytes, &record.value_bytes) == 0);
     record.value = bytes;

@@ -10,7 +10,7 @@ static const struct core_store *store_of(uint64_t id)
 
 static int begin_move(uint64_t store, enum core_place to)
 {
-    return apply((struct record){.type = RECORD_MOVE_BEGIN, .store = store, .kind = to});
+    return apply(RECORD(MOVE_BEGIN, .store = store, .kind = to));
 }
 
 static int end_move(uint64_t store)
@@ -18,11 +18,8 @@ static int end_move(uint64_t store)
     static uint64_t next_copy = UINT64_C(1) << 40;
     uint64_t memory = next_copy++;
 
-    return apply((struct record){.type = RECORD_MOVE_END,
-                                 .store = store,
-                                 .count = store_of(store)->places.move.id,
-                                 .memories = &memory,
-                                 .memory_count = 1});
+    return apply(RECORD(MOVE_END, .store = store, .count = store_of(store)->places.move.id,
+                        .memories = &memory, .memory_count = 1));
 }
 
 /* Committed, and at the host. */
@@ -105,16 +102,14 @@ TAP_TEST(a_store_that_is_waited_for_does_not_overtake_a_reservation)
 
 static void set_pool(const char *name, uint64_t min, uint64_t slots)
 {
-    require(apply(named((struct record){.type = RECORD_POOL_SET,
-                                        .flags = CORE_POOL_MIN | CORE_POOL_SLOTS,
-                                        .offset = min * GRAIN,
-                                        .count = slots},
+    require(apply(named(RECORD(POOL_SET, .flags = CORE_POOL_MIN | CORE_POOL_SLOTS,
+                               .offset = min * GRAIN, .count = slots),
                         name)) == 0);
 }
 
 static void join_pool(uint64_t store, const char *name)
 {
-    require(apply(named((struct record){.type = RECORD_STORE_POOL, .store = store}, name)) == 0);
+    require(apply(named(RECORD(STORE_POOL, .store = store), name)) == 0);
 }
 
 /* ---- patience -------------------------------------------------------------------------------- */
@@ -224,8 +219,7 @@ TAP_TEST(who_lacks_a_slot_of_its_pool_holds_nobody_off_but_in_that)
 TAP_TEST(a_store_behind_a_fence_holds_nobody_off)
 {
     uint64_t one = make_displaced("one"), two = make_displaced("two");
-    struct record fence =
-        named((struct record){.type = RECORD_FENCE, .flags = CORE_FENCE_ON, .bytes16 = {1}}, "one");
+    struct record fence = named(RECORD(FENCE, .flags = CORE_FENCE_ON, .bytes16 = {1}), "one");
 
     require(apply(fence) == 0);
     open_lock(one, LOCK_WISH_RO, P1);
@@ -241,9 +235,7 @@ static int check_promotion(uint64_t store, uint64_t free_grains)
 
 static void set_max(const char *name, uint64_t grains)
 {
-    require(apply(named((struct record){.type = RECORD_POOL_SET,
-                                        .flags = CORE_POOL_MAX,
-                                        .size_bytes = grains * GRAIN},
+    require(apply(named(RECORD(POOL_SET, .flags = CORE_POOL_MAX, .size_bytes = grains * GRAIN),
                         name)) == 0);
 }
 
@@ -257,7 +249,7 @@ TAP_TEST(a_store_comes_within_the_max_of_its_pool_besides_those_that_are_on_thei
     check_int(check_promotion(two, 9), 0);
     check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
     check_int(check_promotion(two, 9), -EDQUOT);
-    check_int(apply((struct record){.type = RECORD_MOVE_CANCEL, .store = one}), 0);
+    check_int(apply(RECORD(MOVE_CANCEL, .store = one)), 0);
     check_int(check_promotion(two, 9), 0);
     check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
     check_int(end_move(one), 0);
@@ -290,7 +282,7 @@ TAP_TEST(who_is_on_its_way_counts_in_the_pool_that_it_goes_to)
     check_int(check_promotion(two, 9), 0);
     join_pool(one, "chat");
     check_int(check_promotion(two, 9), -EDQUOT);
-    check_int(apply((struct record){.type = RECORD_STORE_REMOVE, .store = one}), 0);
+    check_int(apply(RECORD(STORE_REMOVE, .store = one)), 0);
     check_int(check_promotion(two, 9), 0);
 }
 

@@ -6,7 +6,7 @@
 
 static struct record store_record(const char *name)
 {
-    return (struct record){.type = RECORD_STORE_CREATE, .name = name, .name_bytes = strlen(name)};
+    return RECORD(STORE_CREATE, .name = name, .name_bytes = strlen(name));
 }
 
 /* `many` stores, s0, s1, …, by records that nothing is compared after. */
@@ -48,8 +48,7 @@ TAP_TEST(each_of_4096_stores_is_found_by_its_name_as_they_come_go_and_change_nam
     }
     for (unsigned i = 1; i < CORE_MAX_STORES; i += 3) {
         snprintf(name, sizeof name, "s%u", i);
-        struct record record = {.type = RECORD_STORE_REMOVE,
-                                .store = core_find_store_name(core, name)->id};
+        struct record record = RECORD(STORE_REMOVE, .store = core_find_store_name(core, name)->id);
         require(apply_fast(record, &outcome) == 0);
         check(core_find_store_name(core, name) == NULL);
     }
@@ -67,16 +66,12 @@ static uint64_t take_and_drop_a_lock(uint64_t store, unsigned times)
 
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
     for (unsigned i = 0; i < times; i++) {
-        struct record take = {.type = RECORD_LOCK_OPEN,
-                              .store = store,
-                              .kind = CORE_KIND_LOCK,
-                              .wish = LOCK_WISH_RW,
-                              .flags = CORE_OPEN_READ | CORE_OPEN_WRITE,
-                              .deadline_ms = LOCK_FOREVER,
-                              .process = P1};
+        struct record take = RECORD(LOCK_OPEN, .store = store, .kind = CORE_KIND_LOCK,
+                                    .wish = LOCK_WISH_RW, .flags = CORE_OPEN_READ | CORE_OPEN_WRITE,
+                                    .deadline_ms = LOCK_FOREVER, .process = P1);
         require(apply_fast(take, &outcome) == 0);
         core_next_moment(core, now);
-        struct record drop = {.type = RECORD_FILE_CLOSE, .file = outcome.file};
+        struct record drop = RECORD(FILE_CLOSE, .file = outcome.file);
         require(apply_fast(drop, &outcome) == 0);
         core_next_moment(core, now);
     }
@@ -135,7 +130,7 @@ TAP_TEST(too_many_files_are_enfile)
 {
     struct outcome outcome;
     uint64_t store = make_store("weights");
-    struct record record = {.type = RECORD_FILE_OPEN, .store = store, .kind = CORE_KIND_CTL};
+    struct record record = RECORD(FILE_OPEN, .store = store, .kind = CORE_KIND_CTL);
     for (unsigned i = 0; i < CORE_MAX_FILES; i++)
         require(apply_fast(record, &outcome) == 0);
     check_int(apply_fast(record, &outcome), -ENFILE);

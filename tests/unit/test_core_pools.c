@@ -8,25 +8,23 @@
 /* A pool with these limits; 0: none is said. */
 static int set_pool(const char *name, uint64_t min_grains, uint64_t max_grains, uint64_t slots)
 {
-    struct record record = {.type = RECORD_POOL_SET,
-                            .flags = (min_grains ? CORE_POOL_MIN : 0) |
-                                     (max_grains ? CORE_POOL_MAX : 0) |
-                                     (slots ? CORE_POOL_SLOTS : 0),
-                            .offset = min_grains * GRAIN,
-                            .size_bytes = max_grains * GRAIN,
-                            .count = slots};
+    struct record record =
+        RECORD(POOL_SET,
+               .flags = (min_grains ? CORE_POOL_MIN : 0) | (max_grains ? CORE_POOL_MAX : 0) |
+                        (slots ? CORE_POOL_SLOTS : 0),
+               .offset = min_grains * GRAIN, .size_bytes = max_grains * GRAIN, .count = slots);
 
     return apply(named(record, name));
 }
 
 static int remove_pool(const char *name)
 {
-    return apply(named((struct record){.type = RECORD_POOL_SET, .flags = CORE_POOL_REMOVE}, name));
+    return apply(named(RECORD(POOL_SET, .flags = CORE_POOL_REMOVE), name));
 }
 
 static int join_pool(uint64_t store, const char *name)
 {
-    return apply(named((struct record){.type = RECORD_STORE_POOL, .store = store}, name));
+    return apply(named(RECORD(STORE_POOL, .store = store), name));
 }
 
 static uint64_t make_in(const char *name, const char *pool)
@@ -52,11 +50,8 @@ static int make_bytes(uint64_t session, uint64_t grains)
 {
     const struct core_session *held = core_find_session(core, session);
 
-    return apply((struct record){.type = RECORD_RESERVE,
-                                 .session = session,
-                                 .size_bytes = held->reserved_bytes,
-                                 .count = held->due_bytes,
-                                 .offset = grains * GRAIN});
+    return apply(RECORD(RESERVE, .session = session, .size_bytes = held->reserved_bytes,
+                        .count = held->due_bytes, .offset = grains * GRAIN));
 }
 
 static uint64_t must_queue(uint64_t file, uint64_t grains)
@@ -104,10 +99,9 @@ TAP_TEST(names_and_budgets_that_are_none_are_refused)
     longest[CORE_POOL_NAME_BYTES - 1] = '\0';
     check_int(set_pool(longest, 0, 1, 0), 0);
     check_int(set_pool("chat", 5, 4, 0), -EINVAL);
-    struct record record = {.type = RECORD_POOL_SET, .flags = CORE_POOL_SM, .mode = 101};
+    struct record record = RECORD(POOL_SET, .flags = CORE_POOL_SM, .mode = 101);
     check_int(apply(named(record, "chat")), -EINVAL);
-    record = (struct record){
-        .type = RECORD_POOL_SET, .flags = CORE_POOL_CLASS, .kind = POOL_CLASS_COUNT};
+    record = RECORD(POOL_SET, .flags = CORE_POOL_CLASS, .kind = POOL_CLASS_COUNT);
     check_int(apply(named(record, "chat")), -EINVAL);
     check(core_find_pool_name(core, "chat") == NULL);
 }
@@ -148,14 +142,9 @@ TAP_TEST(what_is_being_made_becomes_the_layouts_and_counts_once)
     uint64_t store = make_in("weights", "chat");
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
     require(make_bytes(session, 4) == 0);
-    struct record add = {.type = RECORD_ALLOC_ADD,
-                         .session = session,
-                         .count = 1,
-                         .size_bytes = GRAIN,
-                         .aligned_bytes = 4 * GRAIN,
-                         .memories = &memory,
-                         .memory_count = 1,
-                         .offset = 5 * GRAIN};
+    struct record add = RECORD(ALLOC_ADD, .session = session, .count = 1, .size_bytes = GRAIN,
+                               .aligned_bytes = 4 * GRAIN, .memories = &memory, .memory_count = 1,
+                               .offset = 5 * GRAIN);
     check_int(apply(add), -EINVAL);
     add.offset = 4 * GRAIN;
     check_int(apply(add), 0);
@@ -263,8 +252,7 @@ TAP_TEST(what_is_guaranteed_waits_behind_nobody)
 
 static void begin_move(uint64_t store, enum core_place to)
 {
-    require(apply((struct record){
-                .type = RECORD_MOVE_BEGIN, .store = store, .kind = (uint32_t)to}) == 0);
+    require(apply(RECORD(MOVE_BEGIN, .store = store, .kind = (uint32_t)to)) == 0);
 }
 
 static int end_move(uint64_t store)
@@ -272,11 +260,9 @@ static int end_move(uint64_t store)
     static uint64_t memory = 1000;
 
     memory++;
-    return apply((struct record){.type = RECORD_MOVE_END,
-                                 .store = store,
-                                 .count = core_find_store(core, store)->places.move.id,
-                                 .memories = &memory,
-                                 .memory_count = 1});
+    return apply(RECORD(MOVE_END, .store = store,
+                        .count = core_find_store(core, store)->places.move.id, .memories = &memory,
+                        .memory_count = 1));
 }
 
 /* Of one grain, beside the device. */
@@ -308,7 +294,7 @@ TAP_TEST(what_does_not_come_after_all_is_others_again)
     require(set_pool("chat", 0, 3, 0) == 0);
     uint64_t coming = make_displaced("coming", "chat"), ctl = open_ctl(make_in("w", "chat"), P1);
     begin_move(coming, CORE_PLACE_DEVICE);
-    check_int(apply((struct record){.type = RECORD_MOVE_CANCEL, .store = coming}), 0);
+    check_int(apply(RECORD(MOVE_CANCEL, .store = coming)), 0);
     check_int(acquire_reserving(ctl, 3 * GRAIN, P1, 0), 0);
 }
 
@@ -352,12 +338,9 @@ TAP_TEST(a_writer_that_replaces_what_comes_has_the_room_of_that)
     require(set_pool("chat", 0, 3, 0) == 0);
     uint64_t coming = make_displaced("coming", "chat");
     begin_move(coming, CORE_PLACE_DEVICE);
-    struct record acquire = {.type = RECORD_ACQUIRE,
-                             .file = open_ctl(coming, P1),
-                             .wish = LOCK_WISH_RW,
-                             .size_bytes = 3 * GRAIN,
-                             .flags = CORE_OPEN_REPLACE,
-                             .process = P1};
+    struct record acquire =
+        RECORD(ACQUIRE, .file = open_ctl(coming, P1), .wish = LOCK_WISH_RW, .size_bytes = 3 * GRAIN,
+               .flags = CORE_OPEN_REPLACE, .process = P1);
     check_int(apply(acquire), 0);
     check(out.session != 0);
     check_int(core_find_store(core, coming)->places.move.id, 0);
@@ -404,7 +387,7 @@ TAP_TEST(who_reads_bytes_by_their_path_holds_nothing_until_it_is_handed_descript
     require(apply(open) == 0);
     uint64_t file = out.file;
     check_int(use_of(store)->holds, 0);
-    struct record ticket = {.type = RECORD_TICKET_ADD, .file = file};
+    struct record ticket = RECORD(TICKET_ADD, .file = file);
     ticket.bytes16[0] = 1;
     check_int(apply(ticket), 0);
     check_int(use_of(store)->holds, 1);
@@ -417,8 +400,7 @@ TAP_TEST(who_reads_bytes_by_their_path_holds_nothing_until_it_is_handed_descript
 TAP_TEST(a_pin_is_set_and_taken_off_and_told_each_time_that_it_changes)
 {
     uint64_t store = make_store("weights"), before = core->next_event;
-    struct record pin = {
-        .type = RECORD_STORE_PIN, .store = store, .flags = CORE_PIN_ON, .uid = OWNER};
+    struct record pin = RECORD(STORE_PIN, .store = store, .flags = CORE_PIN_ON, .uid = OWNER);
     check_int(apply(pin), 0);
     check(use_of(store)->pinned);
     check_int(core_find_event(core, before)->type, CORE_EVENT_PINNED);
@@ -436,7 +418,7 @@ TAP_TEST(a_pin_is_set_and_taken_off_and_told_each_time_that_it_changes)
 TAP_TEST(a_budget_that_was_met_is_told_by_its_name)
 {
     uint64_t store = start_store();
-    struct record record = {.type = RECORD_OVER_QUOTA, .store = store, .uid = OWNER};
+    struct record record = RECORD(OVER_QUOTA, .store = store, .uid = OWNER);
     check_int(apply(named(record, "chat")), 0);
     check_str(core_find_event(core, core->next_event - 1)->pool, "chat");
     check_int(apply(named(record, "no name")), -EINVAL);
@@ -448,10 +430,8 @@ TAP_TEST(pools_and_use_come_back_from_a_states_bytes)
 {
     mirror_is_reborn = true;
     require(set_pool("chat", 2, 8, 3) == 0);
-    struct record class = {.type = RECORD_POOL_SET,
-                           .flags = CORE_POOL_CLASS | CORE_POOL_SM,
-                           .kind = POOL_CLASS_CRITICAL,
-                           .mode = 60};
+    struct record class = RECORD(POOL_SET, .flags = CORE_POOL_CLASS | CORE_POOL_SM,
+                                 .kind = POOL_CLASS_CRITICAL, .mode = 60);
     require(apply(named(class, "chat")) == 0);
     require(set_pool("gone", 1, 0, 0) == 0 && remove_pool("gone") == 0);
     uint64_t store = make_committed("weights", NULL);

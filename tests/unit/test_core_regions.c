@@ -12,14 +12,8 @@ static uint64_t store, file, allocation;
 
 static struct record region_record(uint32_t uid, const char *name)
 {
-    return named((struct record){.type = RECORD_REGION_REGISTER,
-                                 .kind = REGION_SYSTEM,
-                                 .uid = uid,
-                                 .tag = "/key",
-                                 .tag_bytes = 4,
-                                 .offset = 64,
-                                 .size_bytes = 1000,
-                                 .process = P1},
+    return named(RECORD(REGION_REGISTER, .kind = REGION_SYSTEM, .uid = uid, .tag = "/key",
+                        .tag_bytes = 4, .offset = 64, .size_bytes = 1000, .process = P1),
                  name);
 }
 
@@ -48,14 +42,12 @@ static struct record handle_record(uint32_t uid, const char *name)
 
 static int unregister(uint32_t uid, uint32_t kind, const char *name)
 {
-    return apply(
-        named((struct record){.type = RECORD_REGION_UNREGISTER, .uid = uid, .kind = kind}, name));
+    return apply(named(RECORD(REGION_UNREGISTER, .uid = uid, .kind = kind), name));
 }
 
 static int unregister_all(uint32_t uid, uint32_t kind)
 {
-    return apply((struct record){
-        .type = RECORD_REGION_UNREGISTER, .uid = uid, .kind = kind, .flags = CORE_REGION_ALL});
+    return apply(RECORD(REGION_UNREGISTER, .uid = uid, .kind = kind, .flags = CORE_REGION_ALL));
 }
 
 static const struct region *find(uint32_t uid, const char *name)
@@ -71,12 +63,12 @@ static uint64_t open_region(const struct region *region)
 
 static int refer(uint64_t by)
 {
-    return apply((struct record){.type = RECORD_REGION_REFER, .file = by});
+    return apply(RECORD(REGION_REFER, .file = by));
 }
 
 static int release(uint64_t by)
 {
-    return apply((struct record){.type = RECORD_REGION_RELEASE, .file = by});
+    return apply(RECORD(REGION_RELEASE, .file = by));
 }
 
 /* A committed allocation of 1000 bytes, and a reader's session of a ctl. */
@@ -266,12 +258,9 @@ TAP_TEST(a_reference_to_an_allocation_joins_its_session)
     check_int(core_find_file(core, by)->session, 0);
     check_int(refer(by), 0);
     check_int(core_find_file(core, by)->session, session);
-    check_int(apply((struct record){.type = RECORD_TICKET_ADD,
-                                    .file = by,
-                                    .serial = allocation,
-                                    .bytes16 = {5},
-                                    .uid = ANNA}),
-              0);
+    check_int(
+        apply(RECORD(TICKET_ADD, .file = by, .serial = allocation, .bytes16 = {5}, .uid = ANNA)),
+        0);
     check_int(out.ticket.session, session);
     check_int(release(by), 0);
     check_int(core_find_session(core, session)->files, 1);
@@ -285,9 +274,8 @@ TAP_TEST(a_revoked_lock_ends_its_region_and_all_references)
     require(register_allocation("w", 0, 10) == 0);
     by = open_region(find(ANNA, "w"));
     require(refer(by) == 0);
-    check_int(apply((struct record){.type = RECORD_SESSION_END,
-                                    .session = core_find_file(core, file)->session,
-                                    .flags = CORE_END_REVOKED}),
+    check_int(apply(RECORD(SESSION_END, .session = core_find_file(core, file)->session,
+                           .flags = CORE_END_REVOKED)),
               0);
     check(find(ANNA, "w") == NULL);
     check_int(count_over(0, file), 1);
@@ -304,19 +292,18 @@ TAP_TEST(the_ctl_of_a_region_takes_it_along_however_it_closes)
     for (uint32_t flags = 0; flags <= CORE_CLOSE_LINGER; flags++) {
         start_with_weights();
         require(register_allocation("w", 0, 10) == 0);
-        check_int(apply((struct record){.type = RECORD_FILE_CLOSE, .file = file, .flags = flags}),
-                  0);
+        check_int(apply(RECORD(FILE_CLOSE, .file = file, .flags = flags)), 0);
         check(find(ANNA, "w") == NULL);
     }
     start_with_weights();
     require(register_allocation("w", 0, 10) == 0);
-    check_int(apply((struct record){.type = RECORD_DETACH, .file = file}), 0);
+    check_int(apply(RECORD(DETACH, .file = file)), 0);
     check(find(ANNA, "w") == NULL);
 }
 
 TAP_TEST(only_who_holds_an_object_gets_a_ticket_for_it)
 {
-    struct record record = {.type = RECORD_TICKET_ADD, .bytes16 = {3}, .uid = ANNA};
+    struct record record = RECORD(TICKET_ADD, .bytes16 = {3}, .uid = ANNA);
 
     require(register_object(ANNA, "r") == 0 && apply(handle_record(ANNA, "cu")) == 0);
     record.file = open_region(find(ANNA, "r"));
@@ -336,19 +323,18 @@ TAP_TEST(only_who_holds_an_object_gets_a_ticket_for_it)
 TAP_TEST(a_mount_that_drains_takes_no_more_regions_and_lets_go_of_those_it_has)
 {
     require(register_object(ANNA, "r") == 0);
-    require(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}) == 0);
+    require(apply(RECORD(DRAIN, .flags = CORE_DRAIN_ON)) == 0);
     check_int(register_object(ANNA, "s"), -ENODEV);
     check_int(unregister(ANNA, REGION_ANY, "r"), 0);
-    require(apply((struct record){.type = RECORD_DRAIN}) == 0);
+    require(apply(RECORD(DRAIN)) == 0);
     check_int(register_object(ANNA, "s"), 0);
 }
 
 TAP_TEST(no_store_is_called_regions)
 {
-    check_int(apply(named((struct record){.type = RECORD_STORE_CREATE}, "regions")), -EPERM);
+    check_int(apply(named(RECORD(STORE_CREATE), "regions")), -EPERM);
     uint64_t other = make_store("other");
-    check_int(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = other}, "regions")),
-              -EPERM);
+    check_int(apply(named(RECORD(STORE_RENAME, .store = other), "regions")), -EPERM);
 }
 
 TAP_TEST(a_user_takes_half_of_the_regions_at_most)
@@ -393,8 +379,7 @@ static void make_all(void)
     require(register_object(ANNA, "object") == 0 && register_object(BEN, "idle") == 0);
     uint64_t by = open_region(find(ANNA, "object"));
     require(refer(by) == 0 && unregister(ANNA, REGION_ANY, "object") == 0);
-    require(apply((struct record){
-                .type = RECORD_TICKET_ADD, .file = by, .bytes16 = {9}, .uid = 1}) == 0);
+    require(apply(RECORD(TICKET_ADD, .file = by, .bytes16 = {9}, .uid = 1)) == 0);
     require(apply(handle_record(ANNA, "cu")) == 0);
 }
 

@@ -32,13 +32,9 @@ static uint64_t must_queue(uint64_t file, uint64_t grains, struct core_process p
 /* The same, to look around after a while, and ask again. */
 static uint64_t must_queue_again(uint64_t file, uint64_t grains, uint64_t after_ms)
 {
-    require(apply((struct record){.type = RECORD_ACQUIRE,
-                                  .file = file,
-                                  .wish = LOCK_WISH_RW,
-                                  .process = P1,
-                                  .flags = CORE_OPEN_AGAIN,
-                                  .size_bytes = grains * GRAIN,
-                                  .deadline_ms = now + after_ms}) == 0);
+    require(apply(RECORD(ACQUIRE, .file = file, .wish = LOCK_WISH_RW, .process = P1,
+                         .flags = CORE_OPEN_AGAIN, .size_bytes = grains * GRAIN,
+                         .deadline_ms = now + after_ms)) == 0);
     require(out.session == 0 && out.waiter != 0);
     return out.waiter;
 }
@@ -92,20 +88,12 @@ TAP_TEST(readers_reserve_nothing)
     uint64_t store = start_committed(NULL);
     uint64_t ctl = open_ctl(store, P1);
 
-    check_int(apply((struct record){.type = RECORD_ACQUIRE,
-                                    .file = ctl,
-                                    .wish = LOCK_WISH_RO,
-                                    .process = P1,
-                                    .size_bytes = GRAIN,
-                                    .deadline_ms = LOCK_FOREVER}),
+    check_int(apply(RECORD(ACQUIRE, .file = ctl, .wish = LOCK_WISH_RO, .process = P1,
+                           .size_bytes = GRAIN, .deadline_ms = LOCK_FOREVER)),
               -EINVAL);
     FREE(0);
-    check_int(apply((struct record){.type = RECORD_ACQUIRE,
-                                    .file = ctl,
-                                    .wish = LOCK_WISH_AUTO,
-                                    .process = P1,
-                                    .size_bytes = 9 * GRAIN,
-                                    .deadline_ms = now}),
+    check_int(apply(RECORD(ACQUIRE, .file = ctl, .wish = LOCK_WISH_AUTO, .process = P1,
+                           .size_bytes = 9 * GRAIN, .deadline_ms = now)),
               0);
     check_int(out.mode, LOCK_MODE_RO);
     check_int(core->reserved_bytes, 0);
@@ -200,9 +188,7 @@ TAP_TEST(a_writer_that_stays_on_as_a_reader_has_nothing_set_aside)
     uint64_t ctl = open_ctl(make_store("weights"), P1);
 
     check_int(acquire_reserving(ctl, 4 * GRAIN, P1, 0), 0);
-    check_int(apply((struct record){
-                  .type = RECORD_COMMIT, .session = out.session, .flags = CORE_COMMIT_STAY}),
-              0);
+    check_int(apply(RECORD(COMMIT, .session = out.session, .flags = CORE_COMMIT_STAY)), 0);
     check_int(aside(ctl), 0);
     check_int(core->reserved_bytes, 0);
 }
@@ -269,7 +255,7 @@ TAP_TEST(a_writer_changes_what_is_set_aside_for_it_within_what_is_free)
     uint64_t file = out.file;
 
     FREE(3);
-    struct record record = {.type = RECORD_RESERVE, .session = session, .size_bytes = 4 * GRAIN};
+    struct record record = RECORD(RESERVE, .session = session, .size_bytes = 4 * GRAIN);
     check_int(apply(record), -ENOMEM);
     record.size_bytes = 3 * GRAIN;
     record.count = GRAIN;
@@ -289,16 +275,13 @@ TAP_TEST(only_writers_change_what_is_set_aside)
     uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1);
 
-    check_int(apply((struct record){.type = RECORD_RESERVE, .session = session}), -ENOLCK);
+    check_int(apply(RECORD(RESERVE, .session = session)), -ENOLCK);
 }
 
 static int reserve_by(uint64_t file, uint64_t grains, uint32_t flags)
 {
-    return apply((struct record){.type = RECORD_RESERVE,
-                                 .session = session_of(file)->id,
-                                 .size_bytes = grains * GRAIN,
-                                 .count = 7 * GRAIN,
-                                 .flags = flags});
+    return apply(RECORD(RESERVE, .session = session_of(file)->id, .size_bytes = grains * GRAIN,
+                        .count = 7 * GRAIN, .flags = flags));
 }
 
 static int reserve_as_acquire(uint64_t file, uint64_t grains)
@@ -380,7 +363,5 @@ TAP_TEST(unknown_flags_of_a_reservation_are_refused)
     uint64_t session = must_open(make_store("weights"), LOCK_WISH_RW, P1);
 
     FREE(3);
-    check_int(apply((struct record){
-                  .type = RECORD_RESERVE, .session = session, .size_bytes = GRAIN, .flags = 2}),
-              -EINVAL);
+    check_int(apply(RECORD(RESERVE, .session = session, .size_bytes = GRAIN, .flags = 2)), -EINVAL);
 }

@@ -4,7 +4,7 @@
 
 static int resume(void)
 {
-    return apply((struct record){.type = RECORD_RESUME});
+    return apply(RECORD(RESUME));
 }
 
 static uint64_t must_acquire(uint64_t store, uint64_t bytes)
@@ -16,12 +16,8 @@ static uint64_t must_acquire(uint64_t store, uint64_t bytes)
 
 static int making(uint64_t session, uint64_t aside, uint64_t due, uint64_t made, uint64_t drawn)
 {
-    return apply((struct record){.type = RECORD_RESERVE,
-                                 .session = session,
-                                 .size_bytes = aside,
-                                 .count = due,
-                                 .offset = made,
-                                 .slot = drawn});
+    return apply(RECORD(RESERVE, .session = session, .size_bytes = aside, .count = due,
+                        .offset = made, .slot = drawn));
 }
 
 static void check_session(uint64_t id, uint64_t aside, uint64_t due, uint64_t made, uint64_t drawn)
@@ -50,15 +46,9 @@ static int add_made(uint64_t session, uint64_t made, uint64_t drawn)
 {
     uint64_t memory = next_memory++;
 
-    return apply((struct record){.type = RECORD_ALLOC_ADD,
-                                 .session = session,
-                                 .count = 1,
-                                 .size_bytes = GRAIN,
-                                 .aligned_bytes = GRAIN,
-                                 .memories = &memory,
-                                 .memory_count = 1,
-                                 .offset = made,
-                                 .slot = drawn});
+    return apply(RECORD(ALLOC_ADD, .session = session, .count = 1, .size_bytes = GRAIN,
+                        .aligned_bytes = GRAIN, .memories = &memory, .memory_count = 1,
+                        .offset = made, .slot = drawn));
 }
 
 TAP_TEST(what_comes_into_the_layout_is_made_and_drawn_no_more)
@@ -111,7 +101,7 @@ static bool is_kept(uint64_t waiter)
 
 static int end_resuming(void)
 {
-    return apply((struct record){.type = RECORD_RESUME, .flags = CORE_RESUME_END});
+    return apply(RECORD(RESUME, .flags = CORE_RESUME_END));
 }
 
 TAP_TEST(a_move_goes_on_and_who_waits_for_it_too)
@@ -119,8 +109,7 @@ TAP_TEST(a_move_goes_on_and_who_waits_for_it_too)
     uint64_t store = make_demoted("weights"), waiter = must_wait(store, LOCK_WISH_RO, P1), move,
              memory = next_memory++;
 
-    require(apply((struct record){
-                .type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_DEVICE}) == 0);
+    require(apply(RECORD(MOVE_BEGIN, .store = store, .kind = CORE_PLACE_DEVICE)) == 0);
     move = out.id;
     require(move != 0);
     logged_count = 0;
@@ -133,11 +122,8 @@ TAP_TEST(a_move_goes_on_and_who_waits_for_it_too)
     check(!core_wants_promotion(core, found));
     check_int(count_effects(EFFECT_MOVE_OVER), 0);
     check_int(end_resuming(), 0);
-    check_int(apply((struct record){.type = RECORD_MOVE_END,
-                                    .store = store,
-                                    .count = move,
-                                    .memories = &memory,
-                                    .memory_count = 1}),
+    check_int(apply(RECORD(MOVE_END, .store = store, .count = move, .memories = &memory,
+                           .memory_count = 1)),
               0);
     check(granted(waiter));
 }
@@ -146,8 +132,7 @@ TAP_TEST(a_move_goes_on_and_who_waits_for_it_too)
 
 static uint64_t linger(uint64_t file)
 {
-    require(apply((struct record){
-                .type = RECORD_FILE_CLOSE, .file = file, .flags = CORE_CLOSE_LINGER}) == 0);
+    require(apply(RECORD(FILE_CLOSE, .file = file, .flags = CORE_CLOSE_LINGER)) == 0);
     require(core_find_session(core, out.session)->ending);
     return out.session;
 }
@@ -169,10 +154,8 @@ TAP_TEST(sessions_that_waited_for_transfers_are_over_and_the_others_go_on)
 
 static int revoke(uint64_t session, uint32_t flags)
 {
-    return apply((struct record){.type = RECORD_SESSION_END,
-                                 .session = session,
-                                 .flags = CORE_END_REVOKED | flags,
-                                 .uid = 7});
+    return apply(
+        RECORD(SESSION_END, .session = session, .flags = CORE_END_REVOKED | flags, .uid = 7));
 }
 
 TAP_TEST(a_session_that_was_revoked_and_waited_for_transfers_is_over)
@@ -202,9 +185,9 @@ TAP_TEST(a_session_that_was_revoked_outlives_its_files_until_its_transfers_have_
     uint64_t session = must_open(store, LOCK_WISH_RO, P1), file = out.file;
 
     require(revoke(session, CORE_END_LINGER) == 0);
-    check_int(apply((struct record){.type = RECORD_FILE_CLOSE, .file = file}), 0);
+    check_int(apply(RECORD(FILE_CLOSE, .file = file)), 0);
     check(core_find_session(core, session) != NULL);
-    check_int(apply((struct record){.type = RECORD_SESSION_END, .session = session}), 0);
+    check_int(apply(RECORD(SESSION_END, .session = session)), 0);
     check_int(state(store), LOCK_STATE_COMMITTED);
 }
 
@@ -325,12 +308,12 @@ TAP_TEST(each_time_is_counted_and_told)
         check_int(last_event(), CORE_EVENT_RESUMED);
         check_int(core_find_event(core, events)->resumes, i);
     }
-    check_int(apply((struct record){.type = RECORD_RESUME, .flags = 2}), -EINVAL);
+    check_int(apply(RECORD(RESUME, .flags = 2)), -EINVAL);
 }
 
 TAP_TEST(the_end_of_a_recovery_tells_its_cause_and_how_long_it_took)
 {
-    struct record end = {.type = RECORD_RESUME, .flags = CORE_RESUME_END, .count = 12345};
+    struct record end = RECORD(RESUME, .flags = CORE_RESUME_END, .count = 12345);
 
     check_int(apply(named(end, "nothing was resumed")), -EINVAL);
     check_int(resume(), 0);
@@ -348,7 +331,7 @@ TAP_TEST(the_end_of_a_recovery_tells_its_cause_and_how_long_it_took)
 TAP_TEST(a_cause_that_is_no_text_is_refused)
 {
     char longer[256];
-    struct record end = {.type = RECORD_RESUME, .flags = CORE_RESUME_END, .name = longer};
+    struct record end = RECORD(RESUME, .flags = CORE_RESUME_END, .name = longer);
 
     memset(longer, 'x', sizeof longer);
     core_start();

@@ -4,18 +4,17 @@
 
 static int seal(uint64_t session)
 {
-    return apply(
-        (struct record){.type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_SEAL});
+    return apply(RECORD(COMMIT, .session = session, .flags = CORE_COMMIT_SEAL));
 }
 
 static int lend(uint64_t session, struct core_process process)
 {
-    return apply((struct record){.type = RECORD_LEND, .session = session, .process = process});
+    return apply(RECORD(LEND, .session = session, .process = process));
 }
 
 static int exits(struct core_process process)
 {
-    return apply((struct record){.type = RECORD_EXIT, .process = process});
+    return apply(RECORD(EXIT, .process = process));
 }
 
 /* A store with one sealed allocation and no session; `writer` had its descriptor. */
@@ -66,9 +65,7 @@ TAP_TEST(an_end_of_rw_data_keeps_everything_however_it_comes)
     session = must_open(store, LOCK_WISH_DATA, P1);
     check_int(mode_of(session), LOCK_MODE_RW_DATA);
     check_int(last_event(), CORE_EVENT_RW_DATA_CONNECTED);
-    check_int(apply((struct record){
-                  .type = RECORD_SESSION_END, .session = session, .flags = CORE_END_REVOKED}),
-              0);
+    check_int(apply(RECORD(SESSION_END, .session = session, .flags = CORE_END_REVOKED)), 0);
     check_int(state(store), LOCK_STATE_LAYOUT_COMMITTED);
     check_int(layout_count_allocations(core_find_store(core, store)->fixed), 1);
     check_int(count_effects(EFFECT_FREE_MEMORY), 0);
@@ -215,7 +212,7 @@ TAP_TEST(a_layout_that_could_not_be_committed_is_not_sealed)
 {
     uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1);
 
-    require(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}) == 0);
+    require(apply(RECORD(ALLOC_ADD, .session = session, .count = 1)) == 0);
     check_int(seal(session), -EINVAL);
     check(core_find_store(core, store)->last_error[0] != '\0');
     check_int(mode_of(session), LOCK_MODE_RW);
@@ -236,8 +233,7 @@ TAP_TEST(damaged_bytes_are_not_handed_on)
 {
     uint64_t store = make_sealed(P1);
 
-    require(apply(named((struct record){.type = RECORD_HEALTH, .flags = CORE_NOTE_SUSPECT},
-                        "why")) == 0);
+    require(apply(named(RECORD(HEALTH, .flags = CORE_NOTE_SUSPECT), "why")) == 0);
     check_int(open_lock(store, LOCK_WISH_DATA, P1), -EIO);
     check_int(mode_of(must_open(store, LOCK_WISH_RW, P1)), LOCK_MODE_RW);
 }
@@ -245,12 +241,8 @@ TAP_TEST(damaged_bytes_are_not_handed_on)
 TAP_TEST(an_acquire_may_begin_with_nothing)
 {
     uint64_t store = make_committed("weights", NULL), ctl = open_ctl(store, P1);
-    struct record record = {.type = RECORD_ACQUIRE,
-                            .file = ctl,
-                            .wish = LOCK_WISH_RW,
-                            .process = P1,
-                            .flags = CORE_OPEN_FRESH,
-                            .deadline_ms = now};
+    struct record record = RECORD(ACQUIRE, .file = ctl, .wish = LOCK_WISH_RW, .process = P1,
+                                  .flags = CORE_OPEN_FRESH, .deadline_ms = now);
 
     check_int(apply(record), 0);
     check_int(count_effects(EFFECT_FREE_MEMORY), 1);
@@ -264,8 +256,7 @@ TAP_TEST(an_acquire_may_begin_with_nothing)
 
 static int fence(uint32_t flags, const char *name, const char *other, uint8_t token)
 {
-    struct record record = {
-        .type = RECORD_FENCE, .flags = flags, .tag = other, .tag_bytes = strlen(other)};
+    struct record record = RECORD(FENCE, .flags = flags, .tag = other, .tag_bytes = strlen(other));
 
     record.bytes16[5] = token;
     return apply(named(record, name));
@@ -278,13 +269,12 @@ static int resolve(uint32_t flags, uint8_t token)
 
 static int create(const char *name)
 {
-    return apply(named((struct record){.type = RECORD_STORE_CREATE, .mode = 0755}, name));
+    return apply(named(RECORD(STORE_CREATE, .mode = 0755), name));
 }
 
 static int rename_store(uint64_t store, const char *name, uint32_t flags)
 {
-    return apply(
-        named((struct record){.type = RECORD_STORE_RENAME, .store = store, .flags = flags}, name));
+    return apply(named(RECORD(STORE_RENAME, .store = store, .flags = flags), name));
 }
 
 TAP_TEST(nobody_gets_a_session_behind_a_fence_and_other_stores_go_on)
@@ -297,7 +287,7 @@ TAP_TEST(nobody_gets_a_session_behind_a_fence_and_other_stores_go_on)
     check_int(acquire(open_ctl(kv, P1), LOCK_WISH_RW, P1, LOCK_FOREVER), -ENODEV);
     must_open(other, LOCK_WISH_RO, P1);
     check_int(of_session(RECORD_STORE_REMOVE, 0), -ENOENT);
-    check_int(apply((struct record){.type = RECORD_STORE_REMOVE, .store = kv}), -EBUSY);
+    check_int(apply(RECORD(STORE_REMOVE, .store = kv)), -EBUSY);
     check_int(rename_store(weights, "w", 0), -EBUSY);
     check_int(resolve(CORE_FENCE_COMPLETE, 1), 0);
     must_open(weights, LOCK_WISH_RO, P1);
@@ -356,17 +346,17 @@ TAP_TEST(what_is_fenced_is_not_drained_and_what_is_drained_not_fenced)
     uint64_t store = start_committed(NULL);
 
     check_int(fence(CORE_FENCE_ON, "weights", "", 1), 0);
-    check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}), -EBUSY);
+    check_int(apply(RECORD(DRAIN, .flags = CORE_DRAIN_ON)), -EBUSY);
     core->draining = true;
     check_int(core_check(core, &(struct failure){0}), -EINVAL);
     core->draining = false;
-    check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_DROP}), -EINVAL);
-    check_int(apply((struct record){.type = RECORD_DRAIN}), 0);
+    check_int(apply(RECORD(DRAIN, .flags = CORE_DRAIN_DROP)), -EINVAL);
+    check_int(apply(RECORD(DRAIN)), 0);
     check_int(state(store), LOCK_STATE_COMMITTED);
     check_int(resolve(CORE_FENCE_COMPLETE, 1), 0);
-    check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}), 0);
+    check_int(apply(RECORD(DRAIN, .flags = CORE_DRAIN_ON)), 0);
     check_int(fence(CORE_FENCE_ON, "weights", "", 2), -ENODEV);
-    check_int(apply((struct record){.type = RECORD_DRAIN}), 0);
+    check_int(apply(RECORD(DRAIN)), 0);
     check_int(fence(CORE_FENCE_ON, "weights", "", 2), 0);
 }
 

@@ -7,18 +7,17 @@
 
 static int rename_store(uint64_t store, const char *name, uint32_t flags)
 {
-    return apply(
-        named((struct record){.type = RECORD_STORE_RENAME, .store = store, .flags = flags}, name));
+    return apply(named(RECORD(STORE_RENAME, .store = store, .flags = flags), name));
 }
 
 static int create_store(const char *name)
 {
-    return apply(named((struct record){.type = RECORD_STORE_CREATE}, name));
+    return apply(named(RECORD(STORE_CREATE), name));
 }
 
 static int remove_store(uint64_t store)
 {
-    return apply((struct record){.type = RECORD_STORE_REMOVE, .store = store});
+    return apply(RECORD(STORE_REMOVE, .store = store));
 }
 
 TAP_TEST(a_stores_name_is_a_directorys)
@@ -35,7 +34,7 @@ TAP_TEST(a_stores_name_is_a_directorys)
     check_int(create_store("events"), -EPERM);
     check_int(create_store(longest), -ENAMETOOLONG);
     check_int(create_store(longest + 1), 0);
-    struct record record = {.type = RECORD_STORE_CREATE, .name = "a\0b", .name_bytes = 3};
+    struct record record = RECORD(STORE_CREATE, .name = "a\0b", .name_bytes = 3);
     check_int(apply(record), -EINVAL);
 }
 
@@ -62,8 +61,7 @@ TAP_TEST(a_store_in_use_is_not_removed)
 
 static int remove_unused(uint64_t store, uint64_t ctl)
 {
-    return apply((struct record){
-        .type = RECORD_STORE_REMOVE, .store = store, .file = ctl, .flags = CORE_REMOVE_UNUSED});
+    return apply(RECORD(STORE_REMOVE, .store = store, .file = ctl, .flags = CORE_REMOVE_UNUSED));
 }
 
 TAP_TEST(a_store_that_others_use_or_used_is_not_removed_as_unused)
@@ -155,7 +153,7 @@ TAP_TEST(a_created_allocation_is_bound_to_the_file_that_creates_it)
     uint64_t store = start_store();
     check_int(apply(lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RW, P1)), 0);
     uint64_t file = out.file, session = out.session;
-    struct record bind = {.type = RECORD_FILE_BIND, .file = file, .serial = 4711};
+    struct record bind = RECORD(FILE_BIND, .file = file, .serial = 4711);
     check_int(apply(bind), -ENOENT);
     check_int(add_memory(session, "one"), 0);
     bind.serial = out.serial;
@@ -170,12 +168,9 @@ TAP_TEST(a_created_allocation_is_bound_to_the_file_that_creates_it)
 TAP_TEST(attributes_change_one_by_one)
 {
     uint64_t store = start_store();
-    struct record record = {.type = RECORD_STORE_ATTR,
-                            .store = store,
-                            .flags = CORE_ATTR_MODE | CORE_ATTR_UID,
-                            .mode = 0100700,
-                            .uid = 5,
-                            .gid = 6};
+    struct record record =
+        RECORD(STORE_ATTR, .store = store, .flags = CORE_ATTR_MODE | CORE_ATTR_UID, .mode = 0100700,
+               .uid = 5, .gid = 6);
     check_int(apply(record), 0);
     check_int(core_find_store(core, store)->mode, 0700);
     check_int(core_find_store(core, store)->uid, 5);
@@ -225,10 +220,8 @@ TAP_TEST(a_store_remembers_its_writers_whoever_else_comes_and_whatever_it_is_cal
     for (size_t i = 0; i < 20; i++)
         require(of_session(RECORD_SESSION_END, must_open(store, LOCK_WISH_RO, P1)) == 0);
     check(last_event() == CORE_EVENT_RO_DISCONNECTED);
-    require(
-        apply(named(
-            (struct record){.type = RECORD_STORE_RENAME, .store = store, .flags = RENAME_EXCHANGE},
-            "other")) == 0);
+    require(apply(named(RECORD(STORE_RENAME, .store = store, .flags = RENAME_EXCHANGE), "other")) ==
+            0);
     require(of_session(RECORD_OUT_OF_MEMORY, must_open(store, LOCK_WISH_RW, P1)) == 0);
     check_int(core_find_store(core, store)->history.count, 4);
     check_int(past(store, 0), CORE_EVENT_RW_CONNECTED);
@@ -258,7 +251,7 @@ TAP_TEST(the_newest_of_a_history_are_kept)
 TAP_TEST(unknown_records_and_kinds_are_einval)
 {
     uint64_t store = start_store();
-    check_int(core_apply(core, &(struct record){.type = RECORD_TYPE_COUNT}, NULL), -EINVAL);
+    check_int(core_apply(core, &RECORD(TYPE_COUNT), NULL), -EINVAL);
     check_int(core_apply(core, &(struct record){.type = 0}, NULL), -EINVAL);
     check_int(open_file(store, CORE_KIND_NONE, 0, 0, 0, P1), -EINVAL);
     check_int(open_file(store, CORE_KIND_COUNT, 0, 0, 0, P1), -EINVAL);
@@ -282,20 +275,16 @@ TAP_TEST(every_record_has_a_name)
 
 static int order(uint64_t store, enum core_place to, uint32_t flags)
 {
-    return apply(
-        (struct record){.type = RECORD_MOVE_BEGIN, .store = store, .kind = to, .flags = flags});
+    return apply(RECORD(MOVE_BEGIN, .store = store, .kind = to, .flags = flags));
 }
 
 static int end_move(uint64_t store)
 {
     uint64_t made = next_memory++;
 
-    return apply((struct record){.type = RECORD_MOVE_END,
-                                 .store = store,
-                                 .count = core_find_store(core, store)->places.move.id,
-                                 .memories = &made,
-                                 .memory_count = 1,
-                                 .flags = CORE_MOVE_KEEP});
+    return apply(RECORD(MOVE_END, .store = store,
+                        .count = core_find_store(core, store)->places.move.id, .memories = &made,
+                        .memory_count = 1, .flags = CORE_MOVE_KEEP));
 }
 
 TAP_TEST(a_store_has_moved_when_its_place_has_changed)
@@ -322,9 +311,8 @@ TAP_TEST(a_store_has_moved_when_its_place_has_changed)
 
 static int end_look(uint64_t store)
 {
-    return apply((struct record){.type = RECORD_MOVE_END,
-                                 .store = store,
-                                 .count = core_find_store(core, store)->places.move.id});
+    return apply(
+        RECORD(MOVE_END, .store = store, .count = core_find_store(core, store)->places.move.id));
 }
 
 TAP_TEST(a_copy_that_is_looked_at_is_where_the_store_is_when_it_is_well)
@@ -339,10 +327,7 @@ TAP_TEST(a_copy_that_is_looked_at_is_where_the_store_is_when_it_is_well)
     require(order(store, CORE_PLACE_DISK, CORE_MOVE_VERIFY) == 0);
     check(places->move.id != 0 && places->place == CORE_PLACE_DEVICE);
     check_int(end_move(store), -EINVAL); /* there is one */
-    check_int(
-        apply((struct record){
-            .type = RECORD_MOVE_FAIL, .store = store, .count = places->move.id, .offset = EIO}),
-        0);
+    check_int(apply(RECORD(MOVE_FAIL, .store = store, .count = places->move.id, .offset = EIO)), 0);
     check_int(places->place, CORE_PLACE_DEVICE);
     require(order(store, CORE_PLACE_DISK, CORE_MOVE_VERIFY) == 0);
     check_int(end_look(store), 0);

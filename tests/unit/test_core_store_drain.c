@@ -4,16 +4,13 @@
 
 static int drain(uint64_t store, uint64_t deadline_ms)
 {
-    return apply((struct record){.type = RECORD_STORE_DRAIN,
-                                 .store = store,
-                                 .deadline_ms = deadline_ms,
-                                 .process = P3,
-                                 .uid = 7});
+    return apply(
+        RECORD(STORE_DRAIN, .store = store, .deadline_ms = deadline_ms, .process = P3, .uid = 7));
 }
 
 static int serve(uint64_t store)
 {
-    return apply((struct record){.type = RECORD_STORE_SERVE, .store = store});
+    return apply(RECORD(STORE_SERVE, .store = store));
 }
 
 static int try_lock(uint64_t store, enum lock_wish wish)
@@ -66,7 +63,7 @@ TAP_TEST(who_may_not_wait_for_a_draining_store_is_told_to_try_again)
 TAP_TEST(holders_go_on_and_are_joined_and_their_end_lets_nobody_in)
 {
     uint64_t store = make_store("weights"), session = must_open(store, LOCK_WISH_RW, P1);
-    struct record join = {.type = RECORD_JOIN, .file = open_ctl(store, P2)};
+    struct record join = RECORD(JOIN, .file = open_ctl(store, P2));
 
     memcpy(join.bytes16, core_find_session(core, session)->token, 16);
     check_int(drain(store, 0), 0);
@@ -128,14 +125,13 @@ TAP_TEST(a_drained_store_that_nobody_holds_can_be_renamed_and_removed)
     uint64_t store = start_committed(NULL);
 
     check_int(drain(store, 0), 0);
-    check_int(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = store}, "other")),
-              0);
+    check_int(apply(named(RECORD(STORE_RENAME, .store = store), "other")), 0);
     must_wait(store, LOCK_WISH_RO, P1);
-    check_int(apply((struct record){.type = RECORD_STORE_REMOVE, .store = store}), -EBUSY);
+    check_int(apply(RECORD(STORE_REMOVE, .store = store)), -EBUSY);
     check_int(serve(store), 0);
     uint64_t empty = make_store("empty");
     check_int(drain(empty, 0), 0);
-    check_int(apply((struct record){.type = RECORD_STORE_REMOVE, .store = empty}), 0);
+    check_int(apply(RECORD(STORE_REMOVE, .store = empty)), 0);
     check_int(serve(empty), -ENOENT);
     check_int(drain(empty, 0), -ENOENT);
 }
@@ -154,12 +150,9 @@ TAP_TEST(what_is_set_aside_for_others_does_not_wait_for_a_writer_that_a_drain_ho
 
     device_free = 4 * GRAIN;
     check_int(drain(drained, 0), 0);
-    struct record first = {.type = RECORD_ACQUIRE,
-                           .file = open_ctl(drained, P1),
-                           .wish = LOCK_WISH_RW,
-                           .process = P1,
-                           .size_bytes = 4 * GRAIN,
-                           .deadline_ms = LOCK_FOREVER};
+    struct record first =
+        RECORD(ACQUIRE, .file = open_ctl(drained, P1), .wish = LOCK_WISH_RW, .process = P1,
+               .size_bytes = 4 * GRAIN, .deadline_ms = LOCK_FOREVER);
     struct record second = first;
 
     check_int(apply(first), 0);
@@ -191,7 +184,7 @@ TAP_TEST(a_drain_comes_back_with_the_state)
 TAP_TEST(a_drain_is_found_by_its_token_until_the_store_serves)
 {
     static const uint8_t none[16];
-    struct record record = {.type = RECORD_STORE_DRAIN, .process = P1, .uid = 7, .bytes16 = {5}};
+    struct record record = RECORD(STORE_DRAIN, .process = P1, .uid = 7, .bytes16 = {5});
 
     record.store = start_store();
     check_int(drain(make_store("other"), 0), 0);

@@ -4,7 +4,7 @@
 
 static struct record ticket_record(uint64_t file, uint8_t secret)
 {
-    struct record record = {.type = RECORD_TICKET_ADD, .file = file, .uid = 1000};
+    struct record record = RECORD(TICKET_ADD, .file = file, .uid = 1000);
 
     record.bytes16[0] = secret;
     return record;
@@ -12,7 +12,7 @@ static struct record ticket_record(uint64_t file, uint8_t secret)
 
 static int use_ticket(uint8_t secret, uint32_t uid)
 {
-    struct record record = {.type = RECORD_TICKET_USE, .uid = uid};
+    struct record record = RECORD(TICKET_USE, .uid = uid);
 
     record.bytes16[0] = secret;
     return apply(record);
@@ -95,9 +95,7 @@ TAP_TEST(a_writable_ticket_of_new_memory_keeps_the_rollback)
     check_int(apply(record), 0);
     check_int(out.ticket.first, 1);
     check(!core_find_session(core, session)->touched);
-    check_int(apply((struct record){
-                  .type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_STAY}),
-              0);
+    check_int(apply(RECORD(COMMIT, .session = session, .flags = CORE_COMMIT_STAY)), 0);
     check_int(use_ticket(1, 1000), -ESTALE); /* writable no longer */
 }
 
@@ -115,7 +113,7 @@ TAP_TEST(a_ticket_names_ranks_that_exist_and_have_memory)
     record.serial = 4711;
     check_int(apply(record), -ENOENT);
     record.serial = 0;
-    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
+    check_int(apply(RECORD(ALLOC_ADD, .session = session, .count = 1)), 0);
     check_int(apply(record), -EINVAL);
     record.count = 1;
     check_int(apply(record), 0);

@@ -62,16 +62,11 @@ static uint64_t make_with_id(void)
 
     require(add_memory(session, "a") == 0);
     require(add_memory(session, "b") == 0);
-    require(
-        apply(named(
-            (struct record){.type = RECORD_ENTRY_PUT, .session = session, .slot = LAYOUT_UNBOUND},
-            "key")) == 0);
+    require(apply(named(RECORD(ENTRY_PUT, .session = session, .slot = LAYOUT_UNBOUND), "key")) ==
+            0);
     require(of_session(RECORD_COMMIT, session) == 0);
-    require(apply((struct record){.type = RECORD_CONTENTS,
-                                  .store = store,
-                                  .count = found->generation,
-                                  .offset = found->grants_rw,
-                                  .bytes16 = {1}}) == 0);
+    require(apply(RECORD(CONTENTS, .store = store, .count = found->generation,
+                         .offset = found->grants_rw, .bytes16 = {1})) == 0);
     return store;
 }
 
@@ -155,7 +150,7 @@ TAP_TEST(the_socket_is_there_when_it_is_bound)
 TAP_TEST(the_files_of_a_store_follow_its_mode)
 {
     uint64_t store = start_store();
-    struct record attr = {.type = RECORD_STORE_ATTR, .store = store, .flags = CORE_ATTR_MODE};
+    struct record attr = RECORD(STORE_ATTR, .store = store, .flags = CORE_ATTR_MODE);
     uint64_t parent = node_make_id(NODE_STORE, store);
     attr.mode = 0750;
     require(apply(attr) == 0);
@@ -200,13 +195,8 @@ TAP_TEST(regions_are_found_by_owner_and_name_and_are_his_alone)
     check_int(node_lookup(core, &TOP, root_id(), "regions", &node), 0);
     check_int(node_get_id(&node), regions);
     check_int(node_lookup(core, &TOP, regions, "1001", &node), -ENOENT);
-    struct record record = named((struct record){.type = RECORD_REGION_REGISTER,
-                                                 .kind = REGION_SYSTEM,
-                                                 .uid = 1001,
-                                                 .tag = "k",
-                                                 .tag_bytes = 1,
-                                                 .size_bytes = 1,
-                                                 .memory = 5},
+    struct record record = named(RECORD(REGION_REGISTER, .kind = REGION_SYSTEM, .uid = 1001,
+                                        .tag = "k", .tag_bytes = 1, .size_bytes = 1, .memory = 5),
                                  "a/b");
     check_int(apply(record), 0);
     check_int(node_lookup(core, &TOP, regions, "1001", &node), 0);
@@ -223,8 +213,7 @@ TAP_TEST(regions_are_found_by_owner_and_name_and_are_his_alone)
     check(stat.st_uid == 1001 && stat.st_size == 0);
     check_int(node_lookup(core, &TOP, owner, "a", &node), -ENOENT);
     check_int(node_lookup(core, &TOP, owner, "a%2fb", &node), -EINVAL);
-    check_int(apply(named((struct record){.type = RECORD_REGION_UNREGISTER, .uid = 1001}, "a/b")),
-              0);
+    check_int(apply(named(RECORD(REGION_UNREGISTER, .uid = 1001), "a/b")), 0);
     check_int(node_find(core, owner, &node), -ENOENT);
 }
 
@@ -234,12 +223,8 @@ static int put_file(uint64_t session, const char *path, uint64_t slot, uint64_t 
     char key[300];
 
     snprintf(key, sizeof key, FILE_ENTRY_PREFIX "%s", path);
-    return apply(named((struct record){.type = RECORD_ENTRY_PUT,
-                                       .session = session,
-                                       .slot = slot,
-                                       .offset = offset,
-                                       .value = (const uint8_t *)value,
-                                       .value_bytes = strlen(value)},
+    return apply(named(RECORD(ENTRY_PUT, .session = session, .slot = slot, .offset = offset,
+                              .value = (const uint8_t *)value, .value_bytes = strlen(value)),
                        key));
 }
 

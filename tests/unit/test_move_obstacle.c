@@ -46,12 +46,9 @@ TAP_TEST(the_largest_stores_that_stay_are_named_each_with_its_reason)
 /* Gives the store to a user and a group, and sets its mode. */
 static void give(const char *name, uint32_t uid, uint32_t gid, uint32_t mode)
 {
-    struct record record = {.type = RECORD_STORE_ATTR,
-                            .store = store_of(name)->id,
-                            .uid = uid,
-                            .gid = gid,
-                            .mode = mode,
-                            .flags = CORE_ATTR_MODE | CORE_ATTR_UID | CORE_ATTR_GID};
+    struct record record =
+        RECORD(STORE_ATTR, .store = store_of(name)->id, .uid = uid, .gid = gid, .mode = mode,
+               .flags = CORE_ATTR_MODE | CORE_ATTR_UID | CORE_ATTR_GID);
 
     require(service_apply_record(service, &record, NULL) == 0);
 }
@@ -90,8 +87,8 @@ TAP_TEST(processes_of_another_store_are_named_if_each_reader_may_read_that_store
 TAP_TEST(the_first_move_that_ends_after_an_order_gives_its_result)
 {
     struct move_obstacle obstacle;
-    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
-    struct record cancel = {.type = RECORD_MOVE_CANCEL};
+    struct record to_host = RECORD(MOVE_BEGIN, .kind = CORE_PLACE_HOST);
+    struct record cancel = RECORD(MOVE_CANCEL);
     uint64_t event;
 
     start();
@@ -119,9 +116,9 @@ TAP_TEST(the_first_move_that_ends_after_an_order_gives_its_result)
 TAP_TEST(ends_of_moves_of_another_store_that_had_the_name_are_not_told)
 {
     struct move_obstacle obstacle;
-    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
-    struct record exchange = {
-        .type = RECORD_STORE_RENAME, .name = "b", .name_bytes = 1, .flags = RENAME_EXCHANGE};
+    struct record to_host = RECORD(MOVE_BEGIN, .kind = CORE_PLACE_HOST);
+    struct record exchange =
+        RECORD(STORE_RENAME, .name = "b", .name_bytes = 1, .flags = RENAME_EXCHANGE);
     uint64_t event;
 
     start();

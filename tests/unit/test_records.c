@@ -43,36 +43,14 @@ static uint64_t number_from(const char *variable, uint64_t usual)
 
 static struct record full_record(const uint64_t memories[3])
 {
-    struct record record = {.type = RECORD_ALLOC_ADD,
-                            .now_ms = UINT64_MAX,
-                            .wall_ms = 127,
-                            .store = 128,
-                            .file = 255,
-                            .session = 256,
-                            .waiter = 65535,
-                            .serial = 65536,
-                            .slot = UINT32_MAX,
-                            .count = 1ull << 32,
-                            .offset = INT64_MAX,
-                            .size_bytes = 1,
-                            .aligned_bytes = 2,
-                            .memory = 3,
-                            .deadline_ms = 4,
-                            .free_bytes = 1ull << 63,
-                            .flags = UINT32_MAX,
-                            .kind = 5,
-                            .wish = 6,
-                            .uid = 7,
-                            .gid = 8,
-                            .mode = 9,
-                            .process = {10, 11},
-                            .name = "na\0me",
-                            .name_bytes = 5,
-                            .tag = "",
-                            .value = (const uint8_t *)"value",
-                            .value_bytes = 5,
-                            .memories = memories,
-                            .memory_count = 3};
+    struct record record =
+        RECORD(ALLOC_ADD, .now_ms = UINT64_MAX, .wall_ms = 127, .store = 128, .file = 255,
+               .session = 256, .waiter = 65535, .serial = 65536, .slot = UINT32_MAX,
+               .count = 1ull << 32, .offset = INT64_MAX, .size_bytes = 1, .aligned_bytes = 2,
+               .memory = 3, .deadline_ms = 4, .free_bytes = 1ull << 63, .flags = UINT32_MAX,
+               .kind = 5, .wish = 6, .uid = 7, .gid = 8, .mode = 9, .process = {10, 11},
+               .name = "na\0me", .name_bytes = 5, .tag = "", .value = (const uint8_t *)"value",
+               .value_bytes = 5, .memories = memories, .memory_count = 3);
 
     memset(record.bytes16, 0xab, sizeof record.bytes16);
     memcpy(record.comm, "0123456789abcdef", sizeof record.comm);

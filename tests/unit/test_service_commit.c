@@ -85,7 +85,7 @@ TAP_TEST(a_large_commit_has_the_hash_of_the_same_one_computed_by_its_record)
     memcpy(hash, store()->hash, sizeof hash);
     service_end();
     start_writing(MANY);
-    struct record record = {.type = RECORD_COMMIT, .session = writer.session};
+    struct record record = RECORD(COMMIT, .session = writer.session);
     struct outcome outcome;
     struct core *core = (struct core *)(uintptr_t)service_get_core(service);
     struct effect effect;
@@ -125,11 +125,8 @@ TAP_TEST(a_layout_that_changes_all_the_same_is_computed_again)
     start_writing(MANY);
     defers = true;
     commit(&writer, 0);
-    struct record record = {.type = RECORD_ENTRY_PUT,
-                            .session = writer.session,
-                            .name = "late",
-                            .name_bytes = 4,
-                            .slot = LAYOUT_UNBOUND};
+    struct record record = RECORD(ENTRY_PUT, .session = writer.session, .name = "late",
+                                  .name_bytes = 4, .slot = LAYOUT_UNBOUND);
     struct core *core = (struct core *)(uintptr_t)service_get_core(service);
     require(core_apply(core, &record, &outcome) == 0);
     run_deferred();
@@ -197,7 +194,7 @@ TAP_TEST(a_session_that_is_over_before_its_commit_is_computed_publishes_nothing)
     start_writing(MANY);
     defers = true;
     commit(&writer, 0);
-    struct record record = {.type = RECORD_SESSION_END, .session = writer.session};
+    struct record record = RECORD(SESSION_END, .session = writer.session);
     struct core *core = (struct core *)(uintptr_t)service_get_core(service);
     require(core_apply(core, &record, &outcome) == 0);
     acquire(&other, LOCK_WISH_RW, 0); /* handles the effects of both records */

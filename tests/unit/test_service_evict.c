@@ -235,7 +235,7 @@ static unsigned choices(bool comes)
 TAP_TEST(a_choice_without_victims_is_not_made_again_until_something_has_changed)
 {
     struct client holders[STORES];
-    struct record time = {.type = RECORD_TIME};
+    struct record time = RECORD(TIME);
 
     start();
     hold_all(holders);
@@ -253,8 +253,8 @@ TAP_TEST(a_choice_without_victims_is_not_made_again_until_something_has_changed)
 TAP_TEST(a_choice_without_victims_is_made_again_when_the_stay_of_a_store_is_over)
 {
     struct client holders[STORES];
-    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
-    struct record back = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_DEVICE};
+    struct record to_host = RECORD(MOVE_BEGIN, .kind = CORE_PLACE_HOST);
+    struct record back = RECORD(MOVE_BEGIN, .kind = CORE_PLACE_DEVICE);
 
     start();
     service->options.min_stay_ms = 50;
@@ -317,7 +317,7 @@ TAP_TEST(an_eviction_is_told_and_counted_when_the_store_has_left)
 
 TAP_TEST(an_eviction_that_did_not_come_to_its_end_is_not_told)
 {
-    struct record cancel = {.type = RECORD_MOVE_CANCEL};
+    struct record cancel = RECORD(MOVE_CANCEL);
     struct client holder;
 
     start();
@@ -338,7 +338,7 @@ TAP_TEST(an_eviction_that_did_not_come_to_its_end_is_not_told)
 
 TAP_TEST(the_event_of_an_eviction_for_a_removed_store_names_no_store)
 {
-    struct record gone = {.type = RECORD_STORE_REMOVE};
+    struct record gone = RECORD(STORE_REMOVE);
 
     start();
     require(in_step(service_evict_for(service, store_of("weights"), STORE_BYTES)));
@@ -352,8 +352,7 @@ TAP_TEST(the_event_of_an_eviction_for_a_removed_store_names_no_store)
 
 TAP_TEST(after_a_move_nothing_is_left_to_do_where_memory_is_not_mapped_for_it)
 {
-    struct record spare = {
-        .type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST, .flags = CORE_MOVE_SPARE};
+    struct record spare = RECORD(MOVE_BEGIN, .kind = CORE_PLACE_HOST, .flags = CORE_MOVE_SPARE);
 
     start();
     memset(submitted, 0, sizeof submitted);
@@ -409,7 +408,7 @@ TAP_TEST(room_is_made_for_the_second_writer_when_the_first_gets_none_and_its_pat
 TAP_TEST(a_store_comes_for_its_reader_when_the_patience_of_an_older_waiter_is_over)
 {
     struct client holder, writer, reader;
-    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
+    struct record to_host = RECORD(MOVE_BEGIN, .kind = CORE_PLACE_HOST);
 
     start();
     to_host.store = store_of("c")->id;

@@ -254,7 +254,7 @@ TAP_TEST(a_next_worker_commits_what_the_last_one_had_sealed)
 
 static void move_to(enum core_place place)
 {
-    struct record record = {.type = RECORD_MOVE_BEGIN, .store = store_id(), .kind = place};
+    struct record record = RECORD(MOVE_BEGIN, .store = store_id(), .kind = place);
 
     require(in_step(service_move_store(service, &record)) == 0);
     check_int(store()->places.place, place);

@@ -35,7 +35,7 @@ static void allocate(struct client *client, uint64_t bytes)
 TAP_TEST(a_grant_is_state_at_once_and_answered_at_the_end_of_the_step)
 {
     struct client holder, waiter;
-    struct record close = {.type = RECORD_FILE_CLOSE};
+    struct record close = RECORD(FILE_CLOSE);
 
     start();
     open_ctl(&holder, 1);
@@ -55,7 +55,7 @@ TAP_TEST(a_grant_is_state_at_once_and_answered_at_the_end_of_the_step)
 TAP_TEST(freed_memory_counts_as_coming_back_at_once_and_is_freed_at_the_end_of_the_step)
 {
     struct client writer;
-    struct record clear = {.type = RECORD_CLEAR};
+    struct record clear = RECORD(CLEAR);
     struct service_numbers numbers;
 
     start();
@@ -88,7 +88,7 @@ TAP_TEST(events_are_told_with_their_records)
     before = told_events;
     for (unsigned i = 0; i < 3; i++) {
         struct service_acquire wanted = {.wish = LOCK_WISH_RW};
-        struct record leave = {.type = RECORD_DETACH, .file = user.ctl};
+        struct record leave = RECORD(DETACH, .file = user.ctl);
 
         require(service_acquire(service, user.ctl, &wanted, &user.caller, &user.request) == 0);
         require(service_apply_record(service, &leave, NULL) == 0);
@@ -102,7 +102,7 @@ TAP_TEST(events_are_told_with_their_records)
 TAP_TEST(a_record_that_cannot_be_written_leaves_nothing_to_settle)
 {
     struct client user;
-    struct record time = {.type = RECORD_TIME};
+    struct record time = RECORD(TIME);
 
     start();
     open_ctl(&user, 1);

@@ -219,7 +219,7 @@ TAP_TEST(a_spare_is_dropped_where_its_tier_is_short_and_not_before)
 {
     struct plan plan = {0};
     struct deed deed;
-    struct record back = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_DEVICE};
+    struct record back = RECORD(MOVE_BEGIN, .kind = CORE_PLACE_DEVICE);
     struct move_op waiting = {.state = MOVE_WAITS, .tier = VMM_TIER_HOST};
 
     start();

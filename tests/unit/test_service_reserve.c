@@ -57,7 +57,7 @@ static void allocate(uint32_t count)
  * made free again. */
 static void check_resumed(uint64_t aside)
 {
-    struct record record = {.type = RECORD_RESUME};
+    struct record record = RECORD(RESUME);
     struct core *again = NULL;
     struct failure failure;
     uint8_t *bytes;

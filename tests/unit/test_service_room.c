@@ -382,8 +382,8 @@ TAP_TEST(a_user_has_half_of_the_room_that_the_others_leave)
 /* A user's own, with entries of so many bytes, which are committed. */
 static void fill_store(struct client *user, uint64_t bytes)
 {
-    struct record chown = {
-        .type = RECORD_STORE_ATTR, .store = store_id(), .flags = CORE_ATTR_UID, .uid = OTHER};
+    struct record chown =
+        RECORD(STORE_ATTR, .store = store_id(), .flags = CORE_ATTR_UID, .uid = OTHER);
     static const uint8_t value[64 * 1024];
     struct service_actor by;
 
