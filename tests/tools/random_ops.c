@@ -38,6 +38,7 @@
 
 #define LOOK_MS         500u /* between two checks for clients that hang */
 #define MAX_MORE_ROUNDS 20   /* on a machine too busy for all operations to happen in a few */
+#define MAX_LIFE_FACTOR 64u  /* clients wait up to 13 s for a store, and live up to 1 s, by this */
 
 static struct options {
     uint64_t seed, round_ms, growth_kib, stall_ms, progress_ms, worker_ms;
@@ -165,14 +166,10 @@ static bool killed_enough(void)
     return options.worker_kills && worker_kills >= options.worker_kills;
 }
 
-/* How many times as long clients live: longer in each further round, when the machine is so busy
- * that too little has happened in the others. */
-static uint64_t lives = 1;
-
 static void pause_and_kill(void)
 {
     if (!options.worker_ms) {
-        tool_pause_us(500 + (unsigned)(below(15000) * lives));
+        tool_pause_us(500 + (unsigned)(below(15000) * life_factor));
         kill_one();
         return;
     }
@@ -255,7 +252,7 @@ static void run_rounds(void)
 
     for (int round = 0; !is_over(round); round++) {
         if (!options.total_ms && !options.worker_kills && round >= options.rounds)
-            lives = (uint64_t)(round - options.rounds) + 2;
+            life_factor = life_factor < MAX_LIFE_FACTOR ? life_factor * 2 : life_factor;
         run_round();
         if (options.progress_ms && tool_now_ms() >= told_ms + options.progress_ms) {
             told_ms = tool_now_ms();

@@ -92,7 +92,7 @@ static void wake_and_compare(gmsfs_t *handle, const struct gmsfs_mapping *list, 
     int result;
 
     check(gmsfs_get_info(handle, &before), "gmsfs_get_info");
-    result = gmsfs_remap_all_vas(handle, below(200), 1);
+    result = gmsfs_remap_all_vas(handle, below(200 * life_factor), 1);
 
     if (is_refusal(result) || result == -ESTALE)
         return;

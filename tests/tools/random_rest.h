@@ -13,7 +13,7 @@
 
 #include "random_targets.h"
 
-#define SETTLE_MS 5000u
+#define SETTLE_MS 60000u
 
 static inline uint64_t settle_end_ms(void)
 {

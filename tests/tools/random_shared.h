@@ -28,6 +28,10 @@ struct shared {
 
 static struct shared *shared;
 
+/* How many times as long clients live and wait for a store: longer in each further round, when the
+ * machine is so busy that too little has happened in the others. */
+static uint64_t life_factor = 1;
+
 /* Committed content is damaged: counts it and ends the program. */
 __attribute__((format(printf, 1, 2), noreturn)) static inline void lost(const char *format, ...)
 {
