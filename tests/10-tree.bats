@@ -8,7 +8,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 
 PSEUDO_OF_TOP='device events metrics'
 PSEUDO_OF_STORE='state residency layout_hash layout pieces info sessions lock auto ctl data commit seal abort'

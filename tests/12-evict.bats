@@ -7,7 +7,6 @@
 # bats file_tags=fake,slow:fake
 
 load helpers
-load gmsctl
 
 teardown() {
     common_teardown

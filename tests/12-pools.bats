@@ -7,7 +7,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 
 MIB=$((1 << 20))
 

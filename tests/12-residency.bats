@@ -11,7 +11,6 @@
 # bats file_tags=fake,slow:fake
 
 load helpers
-load gmsctl
 load places
 
 MIB=$((1 << 20))

@@ -9,7 +9,6 @@
 # bats file_tags=fake
 
 load helpers
-load gmsctl
 load places
 
 MIB=$((1 << 20))

@@ -8,7 +8,6 @@
 # shellcheck disable=SC2016,SC2030,SC2031 # jq programs; each test is a subshell
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

@@ -9,7 +9,6 @@
 # bats file_tags=cuda,slow:cuda
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

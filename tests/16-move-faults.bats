@@ -12,7 +12,6 @@
 # bats file_tags=fake,slow:fake
 
 load helpers
-load gmsctl
 load memcg
 load places
 

@@ -7,7 +7,6 @@
 # bats file_tags=cuda,slow:cuda
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

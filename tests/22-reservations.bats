@@ -9,7 +9,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 
 MIB=$((1 << 20))
 HALF=$((10 * MIB))

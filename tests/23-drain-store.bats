@@ -8,16 +8,11 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup
     start_weights
     commit_store
-}
-
-drain() { # -STATUS ARGUMENT...
-    cli "$1" drain "${@:2}"
 }
 
 drains_is() { # STORE true | false
@@ -31,7 +26,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
 }
 
 @test "an unused store is drained at once, and keeps its content" {
-    drain -0 "$W"
+    cli -0 drain "$W"
     assert_match "$output" 'no session holds'
     assert_eq "$(info_of weights .draining)" false draining
     unchanged
@@ -90,7 +85,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
 
 @test "a drainer that is killed, or stopped by Ctrl-C or the timeout, undoes itself" {
     hold open "$W/lock" r
-    drain -3 --timeout 0.2 "$W"
+    cli -3 drain --timeout 0.2 "$W"
     assert_match "$output" '1 session is left.*open again'
     wait_until 5 drains_is weights false
     local number want=(INT 130 KILL 137)
@@ -108,7 +103,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
 @test "drain --kill ends holders when the time is up, and names the ones it spares" {
     hold open "$W/lock" r
     local holder=$HOLDER
-    drain -0 --kill --timeout 0.3 "$W"
+    cli -0 drain --kill --timeout 0.3 "$W"
     wait_exit -137 "$holder"
     unchanged
     # A shell that holds the store itself is not killed by its own command.
@@ -119,7 +114,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
 @test "drain --kill leaves a session held by a killed process's child to --revoke" {
     spawn bash -c 'exec 3<"$1/lock"; sleep 1000 & echo "$!" >"$2"; wait' - "$W" "$T/child"
     wait_until 5 test -s "$T/child"
-    drain -0 --kill --revoke "$W"
+    cli -0 drain --kill --revoke "$W"
     kill -0 "$(cat "$T/child")"
     kill "$(cat "$T/child")"
     unchanged
@@ -127,22 +122,22 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
 
 @test "drain --revoke ends the sessions when the time is up, and nothing is discarded" {
     hold open "$W/lock" r
-    drain -0 --revoke --timeout 0.2 "$W"
+    cli -0 drain --revoke --timeout 0.2 "$W"
     assert_eq "$(grep -c . "$W/sessions")" 0 sessions
     unchanged
     hold open "$W/lock" r
-    drain -0 --revoke "$W"
+    cli -0 drain --revoke "$W"
     unchanged
 }
 
 @test "one drain of a store at a time, of several stores as many as one likes, and --undo ends one" {
     hold open "$W/lock" r
     begin_drain "$W"
-    drain -1 "$W"
+    cli -1 drain "$W"
     assert_match "$output" 'another .*drain.* is under way'
     mkdir "$M/other"
-    drain -0 "$M/other"
-    drain -0 --undo "$W"
+    cli -0 drain "$M/other"
+    cli -0 drain --undo "$W"
     wait_exit -1 "$DRAINER"
     assert_match "$(output_of "$DRAINER")" 'the drain was cancelled by .gmsfs drain --undo.'
     ctl open "$W/lock" rn
@@ -150,7 +145,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
 
 @test "a store that is removed meanwhile is told" {
     mkdir "$M/other"
-    drain -0 "$M/other" -- rmdir "$M/other"
+    cli -0 drain "$M/other" -- rmdir "$M/other"
     [[ ! -e $M/other ]]
     run_logged -1 "$GMSFS" drain "$M/other"
 }
@@ -164,7 +159,7 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
     assert_match "$output" 'only root'
     run_logged -1 as_user "$GMSFS" drain --undo "$W"
     assert_match "$output" 'only root'
-    drain -0 "$M/theirs"
+    cli -0 drain "$M/theirs"
 }
 
 @test "a user that may not even look into a store is told which users may drain it, and how" {
@@ -180,17 +175,17 @@ begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINE
 }
 
 @test "drain names a path that is neither a mount nor a store, and arguments that make no sense" {
-    drain -1 "$W/allocations"
+    cli -1 drain "$W/allocations"
     assert_match "$output" "no store.*gmsfs status' lists the stores"
-    drain -2 --undo --kill "$W"
-    drain -2 --undo "$W" -- true
-    drain -2 --kill "$M"
-    drain -2 "$M" -- true
+    cli -2 drain --undo --kill "$W"
+    cli -2 drain --undo "$W" -- true
+    cli -2 drain --kill "$M"
+    cli -2 drain "$M" -- true
     mkdir "$M/other"
-    drain -2 "$W" "$M/other"
+    cli -2 drain "$W" "$M/other"
     assert_match "$output" "one MOUNT or STORE at a time; a COMMAND stands behind '--'"
-    drain -2 "$W" "$M/other" -- true
-    drain -0 -q -- "$W" true
+    cli -2 drain "$W" "$M/other" -- true
+    cli -0 drain -q -- "$W" true
 }
 
 @test "a drain that has ended is over, though the worker died before it had heard of the end" {

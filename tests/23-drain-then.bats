@@ -8,17 +8,12 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 load places
 
 setup() {
     common_setup
     start_tiers size=64M,host_size=32M
     ctl open "$W/lock" rw alloc 5000000 1 a '' commit
-}
-
-drain() { # -STATUS ARGUMENT...
-    cli "$1" drain "${@:2}"
 }
 
 begin_drain() { # ARGUMENT...: DRAINER
@@ -73,12 +68,12 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
 }
 
 @test "drain --then moves an unused store at once, and -q says nothing" {
-    drain -0 -q --then demote "$W"
+    cli -0 drain -q --then demote "$W"
     assert_eq "$output" ''
     at host
-    drain -0 --then demote "$W" # it is there
+    cli -0 drain --then demote "$W" # it is there
     assert_eq "$output" "$W is at host"
-    drain -0 --then none "$W"
+    cli -0 drain --then none "$W"
     at none
     assert_eq "$(info_of weights .draining)" false draining
 }
@@ -88,12 +83,12 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     mkdir "$T/spill"
     start_weights "size=64M,spill=$T/spill,spill_size=32M"
     ctl open "$W/lock" rw alloc 5000000 1 a '' commit
-    drain -0 --then demote --to disk "$W"
+    cli -0 drain --then demote --to disk "$W"
     at disk
 }
 
 @test "a drain without --then never discards, nor moves" {
-    drain -0 --revoke --kill "$W"
+    cli -0 drain --revoke --kill "$W"
     at device
 }
 
@@ -116,7 +111,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
 
 @test "an undone drain's move does not take the store from a process that came in meanwhile" {
     begin_held_move
-    drain -0 --undo "$W"
+    cli -0 drain --undo "$W"
     wait_until 5 granted "$WAITER"
     rm "$T/gate"
     wait_exit -1 "$DRAINER"
@@ -131,7 +126,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
         order +host
         begin_drain --then "$to" "$W"
         wait_until 5 has_open "$DRAINER" "$W" # its file residency, to see the move's end
-        drain -0 --undo "$W"
+        cli -0 drain --undo "$W"
         rm "$T/gate"
         wait_exit -1 "$DRAINER"
         assert_match "$(output_of "$DRAINER")" 'the drain was cancelled by .gmsfs drain --undo.'
@@ -154,13 +149,13 @@ order_drained() {
     touch "$T/go"
     wait_until 10 at host
     order_drained none
-    drain -0 --undo "$W"
+    cli -0 drain --undo "$W"
     touch "$T/go"
     wait_exit "$DRAINER"
     assert_match "$(output_of "$DRAINER")" ECANCELED
     order_drained none
     local first=$DRAINER
-    drain -0 --undo "$W"
+    cli -0 drain --undo "$W"
     begin_drain "$W" -- sleep 60
     wait_until 5 drains
     touch "$T/go"
@@ -182,15 +177,15 @@ drains() {
 @test "a store that cannot move is named, and lets in as it was" {
     hold open "$W/lock" r
     local holder=$HOLDER
-    drain -3 --then none --timeout 0.2 "$W"
+    cli -3 drain --then none --timeout 0.2 "$W"
     at device
     let_go "$holder"
-    drain -1 --then demote --to disk "$W"
+    cli -1 drain --then demote --to disk "$W"
     assert_match "$output" 'the mount has no disk beside the device; mount it with spill='
     at device
     ctl open "$W/lock" rn
     mkdir "$M/empty"
-    drain -1 --then none "$M/empty"
+    cli -1 drain --then none "$M/empty"
     assert_match "$output" 'nothing is committed'
 }
 
@@ -210,11 +205,11 @@ drains() {
 }
 
 @test "drain says which words do not go with --then" {
-    drain -2 --then demote "$M"
-    drain -2 --then host "$W"
-    drain -2 --then none --to host "$W"
-    drain -2 --then demote --to none "$W"
-    drain -2 --to host "$W"
-    drain -2 --then demote "$W" -- true
-    drain -2 --undo --then demote "$W"
+    cli -2 drain --then demote "$M"
+    cli -2 drain --then host "$W"
+    cli -2 drain --then none --to host "$W"
+    cli -2 drain --then demote --to none "$W"
+    cli -2 drain --to host "$W"
+    cli -2 drain --then demote "$W" -- true
+    cli -2 drain --undo --then demote "$W"
 }

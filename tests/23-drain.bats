@@ -7,15 +7,10 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup
     start_weights
-}
-
-drain() { # -STATUS ARGUMENT...
-    cli "$1" drain "${@:2}"
 }
 
 draining_is() { # true | false
@@ -24,7 +19,7 @@ draining_is() { # true | false
 
 @test "a drained mount holds nothing, lets no process in, and serves again when told so" {
     commit_store
-    drain -0 "$M"
+    cli -0 drain "$M"
     assert_match "$output" 'is drained'
     assert_eq "$(device_get .used_bytes)" 0 used
     assert_eq "$(device_get .draining)" true draining
@@ -37,8 +32,8 @@ draining_is() { # true | false
     expect ENODEV open "$W/allocations/a" rwc
     run_logged -1 "$GMSFS" run -w "$W" -- true
     assert_match "$output" 'drain'
-    drain -0 "$M" # again is no error
-    drain -0 --undo "$M"
+    cli -0 drain "$M" # again is no error
+    cli -0 drain --undo "$M"
     assert_eq "$(device_get .draining)" false draining
     commit_store
     assert_eq "$(jq -rs '[.[].event] | map(select(. == "draining" or . == "dropped" or . == "serving")) | join(" ")' \
@@ -64,7 +59,7 @@ draining_is() { # true | false
 @test "drain --revoke ends the sessions" {
     commit_store
     hold open "$W/lock" r
-    drain -0 --revoke "$M"
+    cli -0 drain --revoke "$M"
     assert_eq "$(device_get .used_bytes)" 0 used
     assert_eq "$(grep -c . "$W/sessions")" 0 sessions
     assert_eq "$(jq -rs 'map(select(.event == "revoked")) | length' <"$M/events")" 1 revoked
@@ -73,7 +68,7 @@ draining_is() { # true | false
 @test "after its timeout, or a signal, the mount serves again with its content" {
     commit_store
     hold open "$W/lock" r
-    drain -3 --timeout 0.2 "$M"
+    cli -3 drain --timeout 0.2 "$M"
     assert_match "$output" '1 session is left.*serves again'
     wait_until 5 draining_is false
     unchanged_but_read
@@ -146,9 +141,9 @@ uses_nothing() {
     spawn "$GMSFS" drain "$M"
     local drainer=$SPAWNED
     wait_until 5 grep -q 'waiting for' "$T/spawn-$drainer"
-    drain -1 "$M"
+    cli -1 drain "$M"
     assert_match "$output" 'another .*drain.* is under way'
-    drain -0 --undo "$M"
+    cli -0 drain --undo "$M"
     wait_exit -1 "$drainer"
     assert_match "$(output_of "$drainer")" 'the drain was cancelled by .gmsfs drain --undo.'
     let_go "$HOLDER"
@@ -156,11 +151,11 @@ uses_nothing() {
 }
 
 @test "drain names a path that is no mount, and arguments that make no sense" {
-    drain -1 "$T"
+    cli -1 drain "$T"
     assert_match "$output" 'not a gmsfs mount'
-    drain -2
-    drain -2 --undo --revoke "$M"
-    drain -2 --timeout soon "$M"
+    cli -2 drain
+    cli -2 drain --undo --revoke "$M"
+    cli -2 drain --timeout soon "$M"
 }
 
 @test "a daemon that dies under a drain is reported to the process that drains" {

@@ -6,7 +6,6 @@
 # shellcheck disable=SC2016,SC2153 # bodies of shells; variables that the helpers set
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

@@ -8,7 +8,6 @@
 # shellcheck disable=SC2034,SC2004 # helpers.bash declares and reads KEEPER_OF
 
 load helpers
-load gmsctl
 
 audit_has() { # FILE FILTER: some line for which this is true
     jq -e -s "any(.[]; $2)" "$1" >/dev/null

@@ -4,7 +4,6 @@
 # The journal as a person reads it: of a running mount, and of a dead one.
 
 load helpers
-load gmsctl
 
 kept_journal() { # the one file in $T/kept
     set -- "$T"/kept/*

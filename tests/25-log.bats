@@ -4,7 +4,6 @@
 # The log of a running mount: the users that may change its level, and the lines of level debug.
 
 load helpers
-load gmsctl
 
 log_has() { # PATTERN: some line of the mount's log
     grep -qE -- "$1" "$LOG"

@@ -4,7 +4,6 @@
 # `metrics`: Prometheus' conventions, and numbers that go on over a worker's death.
 
 load helpers
-load gmsctl
 
 metric() { # SAMPLE: its value
     sed -n "s/^gmsfs_$1 //p" "$M/metrics"

@@ -4,7 +4,6 @@
 # The static tracepoints of the daemon, and the commands of gmsfs-mount(8) that use them.
 
 load helpers
-load gmsctl
 
 MANUAL=man/gmsfs-mount.8
 

@@ -6,7 +6,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 load places
 
 # spans FILE FILTER: the array of a trace; one that goes on, or whose writer was killed, has no end yet

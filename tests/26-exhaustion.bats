@@ -6,7 +6,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 load python
 load gms
 

@@ -7,7 +7,6 @@
 # bats file_tags=fake,slow:fake,slow
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

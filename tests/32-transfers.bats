@@ -6,7 +6,6 @@
 # bats file_tags=cuda
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

@@ -9,7 +9,6 @@
 # shellcheck disable=SC2016 # bodies of shells
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

@@ -7,7 +7,6 @@
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

@@ -8,7 +8,6 @@
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
 load helpers
-load gmsctl
 
 start() { # [OPTIONS]
     start_weights "${1:-size=64M}"

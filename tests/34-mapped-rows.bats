@@ -8,7 +8,6 @@
 # shellcheck disable=SC2030,SC2031,SC2034 # variables that the helpers and bats read
 
 load helpers
-load gmsctl
 load python
 load gms
 load mapped

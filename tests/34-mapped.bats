@@ -8,7 +8,6 @@
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
 load helpers
-load gmsctl
 load mapped
 
 setup() {

@@ -8,7 +8,6 @@
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
 load helpers
-load gmsctl
 load web
 load served
 

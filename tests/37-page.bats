@@ -9,7 +9,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 load places
 load served
 load page

@@ -6,7 +6,6 @@
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
 load helpers
-load gmsctl
 load image
 
 start_two() { # [OPTIONS]: mounts $M and $OTHER; a store with contents of every kind in $M

@@ -9,7 +9,6 @@
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
 load helpers
-load gmsctl
 
 # open_share FILE: another user opens FILE until its share of open files is used up, and keeps
 # that, by as many processes as it takes

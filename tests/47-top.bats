@@ -7,7 +7,6 @@
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

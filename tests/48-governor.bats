@@ -9,7 +9,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

@@ -9,7 +9,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 load python
 
 PAGE=$ROOT/man/gmsfs-models.7

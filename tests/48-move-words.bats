@@ -8,7 +8,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 load places
 
 MIB=$((1 << 20))

@@ -8,7 +8,6 @@
 # bats file_tags=cuda
 
 load helpers
-load gmsctl
 
 SHARER=$BUILD/tests/tools/sharer
 DEAD='Transport endpoint is not connected'

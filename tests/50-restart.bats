@@ -6,7 +6,6 @@
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
 load helpers
-load gmsctl
 load publish
 
 # The request of `gmsfs umount` for an ordinary user: struct gmsfs_fds_request, op UNMOUNT.

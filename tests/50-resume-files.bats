@@ -6,7 +6,6 @@
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
 load helpers
-load gmsctl
 
 @test "a change of an entry's value goes on from its own value, not from others' changes" {
     start_weights

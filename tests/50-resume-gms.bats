@@ -8,14 +8,9 @@
 load helpers
 load python
 load gms
-load gmsctl
 
 setup() {
     gms_setup
-}
-
-said() { # PID LINE
-    grep -qx "$2" "$T/spawn-$1"
 }
 
 resume_client() { # MODE ARGUMENT...: sets CLIENT

@@ -6,7 +6,6 @@
 # shellcheck disable=SC2034,SC2153,SC2154,SC2016 # variables that the helpers read and set; inner shells
 
 load helpers
-load gmsctl
 load places
 
 moves() { # is something under way?

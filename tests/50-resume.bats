@@ -7,7 +7,6 @@
 # bats file_tags=fake
 
 load helpers
-load gmsctl
 load places
 
 SHARER=$BUILD/tests/tools/sharer

@@ -7,7 +7,6 @@
 # shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
 
 load helpers
-load gmsctl
 load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops

@@ -10,7 +10,6 @@
 load helpers
 load python
 load gms
-load gmsctl
 
 SHARER=$BUILD/tests/tools/sharer
 

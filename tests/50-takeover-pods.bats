@@ -8,7 +8,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 
 setup() {
     common_setup

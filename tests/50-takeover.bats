@@ -7,7 +7,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops

@@ -6,7 +6,6 @@
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
 load helpers
-load gmsctl
 load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops

@@ -10,7 +10,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 
 CRAWL_LIMIT_S=20
 

@@ -11,7 +11,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 load gpu
 
 # The test looks for a hang, not for a speed.

@@ -7,7 +7,6 @@
 # bats file_tags=fake,slow:fake
 
 load helpers
-load gmsctl
 
 @test "a spool that needs given-up memory gets it, and the writer is not told ENOMEM" {
     start_weights size=64M

@@ -7,7 +7,6 @@
 # bats file_tags=slow
 
 load helpers
-load gmsctl
 
 SHARER=$BUILD/tests/tools/cuda_sharer
 MIB=$((1 << 20))

@@ -5,7 +5,6 @@
 # only requests that make memory wait or fail.
 
 load helpers
-load gmsctl
 load gpu
 
 setup() {

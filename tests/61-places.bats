@@ -8,7 +8,6 @@
 # shellcheck disable=SC2016 # bodies of shells
 
 load helpers
-load gmsctl
 load gpu
 load places
 

@@ -7,7 +7,6 @@
 # shellcheck disable=SC2016 # bodies of shells
 
 load helpers
-load gmsctl
 load gpu
 
 setup() {

@@ -8,7 +8,6 @@
 # shellcheck disable=SC2154 # output, status are set by bats' run
 
 load helpers
-load gmsctl
 load gpu
 load places
 

@@ -89,6 +89,8 @@ run_logged() {
 source "$ROOT/tests/abilities.bash"
 # shellcheck source=tests/models.bash
 source "$ROOT/tests/models.bash"
+# shellcheck source=tests/gmsctl.bash
+source "$ROOT/tests/gmsctl.bash"
 
 # ---- users, commands and files ----------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2034,SC2153,SC2154 # bodies of shells; variables that helpers and tests read and set
-# The page of `gmsfs web` in a browser. Needs gmsctl.bash, places.bash and served.bash.
+# The page of `gmsfs web` in a browser. Needs places.bash and served.bash.
 
 # axe.min.js of axe-core, which scripts/deps has installed; a test's HOME is another one
 AXE=${GMSFS_AXE:-${XDG_CACHE_HOME:-$HOME/.cache}/gmsfs/axe/axe_playwright_python/axe.min.js}

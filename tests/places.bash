@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2034,SC2154 # bodies of shells; W, SUM; M, T are of helpers.bash
 # For tests of the places of stores' bytes: a store with bytes, orders to it, its place, and a small
-# disk. Needs gmsctl.bash. STORE is a name in the mount $M, `weights` if none is given.
+# disk. STORE is a name in the mount $M, `weights` if none is given.
 #
 # A step of a move waits as long as $GMSFS_MOVE_GATE exists.
 
