@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gmsfs.h>
+#include <gmsfs_region.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +20,11 @@
 #include "tap.h"
 
 #define WAIT_MS 5000
+
+TAP_DROP(gmsfs_close, gmsfs_t *)
+#define auto_store __attribute__((unused, cleanup(gmsfs_close_at))) gmsfs_t
+TAP_DROP(gmsfs_regions_close, gmsfs_regions_t *)
+#define auto_regions __attribute__((unused, cleanup(gmsfs_regions_close_at))) gmsfs_regions_t
 
 __attribute__((unused)) static uint64_t now_ms(void)
 {

@@ -144,6 +144,9 @@ __attribute__((unused)) static void end_pool(gmsfs_graph_pool_t *pool)
     remove_store();
 }
 
+TAP_DROP(end_pool, gmsfs_graph_pool_t *)
+#define auto_pool __attribute__((unused, cleanup(end_pool_at))) gmsfs_graph_pool_t
+
 #define ANSWER_FD 9 /* in the process of start_self */
 
 /* Starts this program again, because handles do not survive fork(), for its test

@@ -77,6 +77,8 @@ __attribute__((unused)) static void engine_close(struct engine *engine)
         gmsfs_close(engine->handles[i]);
 }
 
+#define auto_engine __attribute__((unused, cleanup(engine_close))) struct engine
+
 __attribute__((unused)) static int engine_connect(struct engine *engine, enum gmsfs_mode mode,
                                                   uint64_t timeout_ms)
 {

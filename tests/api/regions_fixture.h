@@ -9,8 +9,6 @@
 
 #include <sys/mman.h>
 
-#include <gmsfs_region.h>
-
 #include "api.h"
 
 #define SELF GMSFS_REGION_SELF

@@ -73,10 +73,9 @@ static int reserve_in_child(void)
 /* The first test, because later ones use the driver. */
 TAP_TEST(child_of_a_process_that_has_not_used_the_driver_uses_it)
 {
-    gmsfs_t *store = open_store(); /* which does not use it */
+    auto_store *store = open_store(); /* which does not use it */
 
     check_int(reserve_in_child(), 0);
-    gmsfs_close(store);
 }
 
 static void *begin_to_use_driver(void *context)
@@ -125,18 +124,17 @@ TAP_TEST(child_of_a_process_whose_driver_just_starts_is_told)
 
 TAP_TEST(child_of_a_process_that_has_used_the_driver_is_told)
 {
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
     void *va = NULL;
 
     check_int(gmsfs_reserve_va(store, 1, &va), 0);
     check_int(reserve_in_child(), -ECHILD);
     check_int(gmsfs_free_va(store, va), 0);
-    gmsfs_close(store);
 }
 
 TAP_TEST(store_says_whose_memory_it_is)
 {
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
     struct gmsfs_info info = {0};
     struct drv_uuid uuid;
 
@@ -144,7 +142,6 @@ TAP_TEST(store_says_whose_memory_it_is)
     check_int(info.memory, GMSFS_MEMORY_CUDA);
     require(driver()->cuDeviceGetUuid_v2(&uuid, 1) == DRV_SUCCESS);
     check_bytes(info.device_uuid, 16, uuid.bytes, 16);
-    gmsfs_close(store);
 }
 
 TAP_TEST(reader_sees_the_bytes_and_may_not_write)
@@ -166,7 +163,7 @@ TAP_TEST(reader_sees_the_bytes_and_may_not_write)
 
 TAP_TEST(writer_writes_until_it_commits_and_again_where_that_is_refused)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata outside = {.key = "outside", .offset = UINT64_MAX / 2};
     void *ptr = NULL;
 
@@ -178,13 +175,12 @@ TAP_TEST(writer_writes_until_it_commits_and_again_where_that_is_refused)
     check_int(gmsfs_commit(store, GMSFS_COMMIT_STAY, NULL), 0);
     check_int(fill(ptr, 4, 100), DRV_INVALID_VALUE);
     check_int(byte_at(ptr), 3);
-    gmsfs_close(store);
 }
 
 TAP_TEST(sleeper_maps_nothing_and_wakes_at_its_addresses_with_new_bytes)
 {
     unsigned char *ptrs[PIECES];
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_pieces(20);
     reader = open_attached(ptrs);
@@ -195,7 +191,6 @@ TAP_TEST(sleeper_maps_nothing_and_wakes_at_its_addresses_with_new_bytes)
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), 0);
     check_int(byte_at(ptrs[2]), 32);
     check_int(fill(ptrs[2], 1, 1), DRV_INVALID_VALUE);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(pieces_of_a_slab_are_found_on_the_device)
@@ -226,7 +221,7 @@ TAP_TEST(private_copy_can_be_written_to_and_is_the_devices)
 {
     unsigned char *ptrs[PIECES];
     struct gmsfs_memory_info info;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
     void *copy = NULL;
 
     publish_pieces(50);
@@ -239,14 +234,13 @@ TAP_TEST(private_copy_can_be_written_to_and_is_the_devices)
     check_int(info.shared_bytes, PIECES * granularity_of(reader));
     check_int(info.private_bytes, 5000);
     check_int(gmsfs_free_private(reader, copy), 0);
-    gmsfs_close(reader);
 }
 
 /* The stream does not block, and does nothing before the test waits for it. */
 TAP_TEST(private_copy_has_what_a_stream_was_still_to_write)
 {
     static const unsigned char bytes[100] = {[99] = 33};
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct drv_stream *stream = NULL;
     void *ptr = NULL, *copy = NULL;
 
@@ -260,7 +254,6 @@ TAP_TEST(private_copy_has_what_a_stream_was_still_to_write)
     cu->cuStreamDestroy_v2(stream);
     pop_context();
     control("");
-    gmsfs_close(store);
 }
 
 TAP_TEST(another_device_may_be_let_in_and_a_stranger_may_not)
@@ -293,7 +286,7 @@ TAP_TEST(device_that_is_named_twice_or_is_the_stores_own_counts_once)
     uint8_t uuids[4][16];
     unsigned char *ptrs[PIECES];
     struct drv_uuid uuid;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_pieces(65);
     for (int i = 0; i < 4; i++) {
@@ -305,7 +298,6 @@ TAP_TEST(device_that_is_named_twice_or_is_the_stores_own_counts_once)
     check_int(gmsfs_unmap_all_vas(reader, 0), 0);
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
     check_int(byte_at(ptrs[2]), 67);
-    gmsfs_close(reader);
 }
 
 /* ---- rights of other devices ---------------------------------------------------------------- */
@@ -333,7 +325,7 @@ static void let_in_other(gmsfs_t *store, int let_in)
 
 TAP_TEST(commit_takes_the_right_to_write_from_every_device_that_was_let_in)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     void *both = NULL, *own = NULL;
 
     let_in_other(store, 1);
@@ -347,12 +339,11 @@ TAP_TEST(commit_takes_the_right_to_write_from_every_device_that_was_let_in)
     check_int(rights_of(1, both), DRV_ACCESS_READ);
     check_int(rights_of(0, own), DRV_ACCESS_NONE);
     check_int(rights_of(1, own), DRV_ACCESS_READ);
-    gmsfs_close(store);
 }
 
 TAP_TEST(refused_commit_gives_every_device_back_what_it_had)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata outside = {.key = "outside", .offset = UINT64_MAX / 2};
     void *both = NULL, *own = NULL;
 
@@ -366,12 +357,11 @@ TAP_TEST(refused_commit_gives_every_device_back_what_it_had)
     check_int(rights_of(1, both), DRV_ACCESS_READWRITE);
     check_int(rights_of(0, own), DRV_ACCESS_NONE);
     check_int(rights_of(1, own), DRV_ACCESS_READWRITE);
-    gmsfs_close(store);
 }
 
 TAP_TEST(device_that_is_named_later_may_touch_what_is_mapped_from_then_on)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     void *before = NULL, *after = NULL;
 
     check_int(gmsfs_create_mapping(store, 100, "t", NULL, &before), 0);
@@ -388,7 +378,6 @@ TAP_TEST(device_that_is_named_later_may_touch_what_is_mapped_from_then_on)
     check_int(gmsfs_remap_all_vas(store, WAIT_MS, 1), 0);
     check_int(rights_of(0, after), DRV_ACCESS_NONE);
     check_int(rights_of(1, after), DRV_ACCESS_READ);
-    gmsfs_close(store);
 }
 
 /* ---- captures ------------------------------------------------------------------------------- */
@@ -467,7 +456,7 @@ TAP_TEST(attach_that_fails_half_way_leaves_nothing)
 TAP_TEST(complaint_of_the_driver_stays_until_the_next_call_that_uses_it)
 {
     char text[GMSFS_DEVICE_ERROR_BYTES];
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_pieces(85);
     reader = open_locked(GMSFS_MODE_RO);
@@ -482,13 +471,12 @@ TAP_TEST(complaint_of_the_driver_stays_until_the_next_call_that_uses_it)
     check_int(gmsfs_device_error(reader, text), 0);
     check_str(text, "");
     control("");
-    gmsfs_close(reader);
 }
 
 TAP_TEST(remap_that_fails_half_way_sleeps_on)
 {
     unsigned char *ptrs[PIECES];
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_pieces(90);
     reader = open_attached(ptrs);
@@ -501,12 +489,11 @@ TAP_TEST(remap_that_fails_half_way_sleeps_on)
     control("");
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), 0);
     check_int(byte_at(ptrs[2]), 92);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(nothing_is_left_after_many_cycles)
 {
-    gmsfs_t *writer;
+    auto_store *writer = NULL;
     uint64_t room;
     int fds;
 
@@ -526,5 +513,4 @@ TAP_TEST(nothing_is_left_after_many_cycles)
     check(free_bytes() >= room); /* more if memory of an earlier test was freed meanwhile */
     writer = open_fresh_writer();
     check_int(gmsfs_commit(writer, 0, NULL), 0);
-    gmsfs_close(writer);
 }

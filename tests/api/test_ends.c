@@ -7,8 +7,6 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include <gmsfs_region.h>
-
 #include "graph_fixture.h"
 
 #define BYTES 4096u
@@ -153,7 +151,7 @@ static void wake_for_ever(struct deed *deed)
 
 TAP_TEST(close_ends_a_wake_that_waits)
 {
-    gmsfs_graph_pool_t *holder = fresh_awake_pool();
+    auto_pool *holder = fresh_awake_pool();
     struct deed deed = {.go = wake_for_ever, .pool = open_pool(CHUNK)};
     uint64_t start_ms;
 
@@ -165,7 +163,6 @@ TAP_TEST(close_ends_a_wake_that_waits)
     check(now_ms() - start_ms < WAIT_MS);
     pthread_join(deed.thread, NULL);
     check_int(deed.error, -ECANCELED);
-    end_pool(holder);
 }
 
 TAP_TEST(close_ends_a_wait_to_launch)
@@ -191,12 +188,11 @@ static int use_pool(void *pool)
 
 TAP_TEST(call_on_a_pool_inside_a_call_is_refused)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
 
     check_int(gmsfs_set_synchronise(gmsfs_graph_handle(pool), use_pool, pool), 0);
     check_int(gmsfs_graph_sleep(pool, 0), 0);
     check_int(gmsfs_set_synchronise(gmsfs_graph_handle(pool), NULL, NULL), 0);
-    end_pool(pool);
 }
 
 /* ---- handles ------------------------------------------------------------------------------- */
@@ -264,14 +260,13 @@ static int call_again(void *context)
 
 TAP_TEST(call_inside_a_call_is_refused)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     void *ptr = NULL;
 
     check_int(gmsfs_create_mapping(store, 4096, "t", NULL, &ptr), 0);
     check_int(gmsfs_set_synchronise(store, call_again, store), 0);
     check_int(gmsfs_destroy_mapping(store, ptr), 0);
     check_int(gmsfs_set_synchronise(store, NULL, NULL), 0);
-    gmsfs_close(store);
 }
 
 /* ---- regions ------------------------------------------------------------------------------- */
@@ -518,7 +513,7 @@ static void interrupt_end(int at_least)
 
 TAP_TEST(call_in_a_signal_handler_is_refused_wherever_it_interrupts)
 {
-    gmsfs_t *store = open_locked(GMSFS_MODE_RW);
+    auto_store *store = open_locked(GMSFS_MODE_RW);
     struct gmsfs_info info = {0};
     int error;
 
@@ -527,12 +522,11 @@ TAP_TEST(call_in_a_signal_handler_is_refused_wherever_it_interrupts)
     interrupt_end(4);
     check_int(error, 0);
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW);
-    gmsfs_close(store);
 }
 
 TAP_TEST(signal_handler_that_interrupts_a_look_at_what_a_handle_knows_is_refused)
 {
-    gmsfs_t *store = open_locked(GMSFS_MODE_RW);
+    auto_store *store = open_locked(GMSFS_MODE_RW);
     int mode, error;
 
     interrupt_with((struct deed){.go = resolve_and_disconnect, .store = store});
@@ -541,12 +535,11 @@ TAP_TEST(signal_handler_that_interrupts_a_look_at_what_a_handle_knows_is_refused
     interrupt_end(4);
     check_int(mode, GMSFS_MODE_RW);
     check_int(error, -ENOENT);
-    gmsfs_close(store);
 }
 
 TAP_TEST(call_on_regions_in_a_signal_handler_is_refused_wherever_it_interrupts)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     int error;
 
     interrupt_with((struct deed){.go = get_and_close, .regions = regions});
@@ -554,5 +547,4 @@ TAP_TEST(call_on_regions_in_a_signal_handler_is_refused_wherever_it_interrupts)
     interrupt_end(2);
     check_int(error, -ENOENT);
     check_int(get_region(regions), -ENOENT);
-    gmsfs_regions_close(regions);
 }

@@ -2,7 +2,6 @@
 /* The errors that the manual lists for each call, as far as host memory and one store give them.
  * Some that other tests of tests/api meet are here too, so that one place has the whole list. */
 #include <gmsfs_graph.h>
-#include <gmsfs_region.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -79,7 +78,7 @@ TAP_TEST(any_call)
 
 TAP_TEST(the_lock)
 {
-    gmsfs_t *store = open_fresh_writer(), *other = open_store();
+    auto_store *store = open_fresh_writer(), *other = open_store();
     static const uint8_t token[GMSFS_TOKEN_BYTES] = {1};
     uint8_t parsed[GMSFS_TOKEN_BYTES];
     int fd;
@@ -104,13 +103,11 @@ TAP_TEST(the_lock)
     check_int(gmsfs_connect_group(&other, 1, GMSFS_MODE_RW_DATA_OR_RW, 0), -EINVAL);
     check_int(gmsfs_connect_group((gmsfs_t *[]){other, other}, 2, GMSFS_MODE_RO, 0), -EINVAL);
     check_int(gmsfs_commit_group(&other, 1, 0, NULL), -ENOLCK);
-    gmsfs_close(other);
-    gmsfs_close(store);
 }
 
 TAP_TEST(committing)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entry = {.key = "k", .slot = add(store, NULL), .offset = 1 << 30};
 
     check_int(gmsfs_commit(store, 1u << 30, NULL), -EINVAL);
@@ -120,12 +117,11 @@ TAP_TEST(committing)
     check_int(gmsfs_commit(store, 0, NULL), -EINVAL);
     check_int(gmsfs_commit_layout(store), -EINVAL);
     check_int(gmsfs_commit_group(&store, 1, 0, NULL), -EINVAL);
-    gmsfs_close(store);
 }
 
 TAP_TEST(allocation_handles)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_handle_info info;
     uint64_t slot = add(store, "a"), first;
     int fd;
@@ -148,12 +144,11 @@ TAP_TEST(allocation_handles)
     check_int(gmsfs_clear_all_handles(store), -ENOLCK);
     check_int(gmsfs_disconnect(store), 0);
     check_int(gmsfs_export_handle(store, slot, GMSFS_ACCESS_READ, &fd), -ENOLCK);
-    gmsfs_close(store);
 }
 
 TAP_TEST(addresses)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t granularity = granularity_of(store), slot = add(store, NULL);
     char *va = NULL;
     void *place, *other = NULL;
@@ -174,12 +169,11 @@ TAP_TEST(addresses)
     check_int(gmsfs_create_mapping(store, 512, "t", NULL, &other), 0);
     check_int(gmsfs_unmap_va(store, other), -EBUSY);
     check_int(gmsfs_create_mapping(store, 0, "t", NULL, &other), -EINVAL);
-    gmsfs_close(store);
 }
 
 TAP_TEST(mappings)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t slot = add(store, NULL);
     void *ptr = NULL, *copy = NULL;
     int fd;
@@ -209,12 +203,11 @@ TAP_TEST(mappings)
     publish(4096, "other", 1);
     check_int(gmsfs_connect(store, GMSFS_MODE_RO, WAIT_MS), 0);
     check_int(gmsfs_descriptor_of(store, ptr, &fd), -ESTALE);
-    gmsfs_close(store);
 }
 
 TAP_TEST(sleeping)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     void *ptr = NULL;
 
     check_int(gmsfs_unmap_all_vas(store, 1u << 30), -EINVAL);
@@ -231,13 +224,12 @@ TAP_TEST(sleeping)
     publish(8192, "t", 1);
     check_int(gmsfs_remap_all_vas(store, WAIT_MS, 0), -ESTALE);
     check_int(gmsfs_retarget(store, store_path(), 0), -ESTALE);
-    gmsfs_close(store);
 }
 
 TAP_TEST(metadata)
 {
     static char large[GMSFS_VALUE_MAX + 1];
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entry = {.key = "k", .value = large, .slot = GMSFS_SLOT_NONE};
     struct gmsfs_layout *layout;
     char **keys;
@@ -264,7 +256,6 @@ TAP_TEST(metadata)
     limit_descriptors();
     check_int(gmsfs_read_layout(store, &layout), -EMFILE);
     limit_undo();
-    gmsfs_close(store);
 }
 
 TAP_TEST(names_that_no_allocation_can_have)
@@ -272,7 +263,7 @@ TAP_TEST(names_that_no_allocation_can_have)
     static char longest[GMSFS_NAME_MAX + 1], longer[GMSFS_NAME_MAX + 2];
     const char *const names[] = {".",  "..",  ".a",    "/",        "a/b",
                                  "a%", "%2f", "a\xff", "\xc0\xaf", longer};
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t slot;
 
     memset(longest, 'x', sizeof longest - 1);
@@ -288,7 +279,6 @@ TAP_TEST(names_that_no_allocation_can_have)
     check_int(gmsfs_allocate_handle(store, 4096, longest, longest, &slot), 0);
     check_int(gmsfs_allocate_handle(store, 4096, "../%", "a%2Fb", &slot), 0);
     check_int(gmsfs_allocate_handle(store, 4096, NULL, "", &slot), 0);
-    gmsfs_close(store);
 }
 
 /* A slash is three bytes of its file's name. */
@@ -296,7 +286,7 @@ TAP_TEST(keys_that_no_entry_can_have)
 {
     static char longer[GMSFS_KEY_MAX + 2], slashes[GMSFS_KEY_MAX / 3 + 2];
     const char *const keys[] = {"", "a\xff", "\xc0\xaf", "\xed\xa0\x80", longer, slashes};
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     size_t culprit;
 
     memset(longer, 'x', sizeof longer - 1);
@@ -310,7 +300,6 @@ TAP_TEST(keys_that_no_entry_can_have)
         check_int(gmsfs_metadata_delete(store, keys[i]), -EINVAL);
     }
     check_int(gmsfs_metadata_get(store, "../a%", NULL, NULL, NULL, NULL), -ENOENT);
-    gmsfs_close(store);
 }
 
 /* ---- a mount that dies ---------------------------------------------------------------------- */
@@ -334,8 +323,8 @@ TAP_TEST(whoever_asks_as_the_mount_dies_is_told_as_all_others)
 {
     struct gmsfs_region_info info;
     gmsfs_graph_pool_t *pool = NULL;
-    gmsfs_regions_t *regions = NULL;
-    gmsfs_t *reader;
+    auto_regions *regions = NULL;
+    auto_store *reader = NULL;
     char path[4096];
 
     publish(4096, "t", 1);
@@ -351,6 +340,4 @@ TAP_TEST(whoever_asks_as_the_mount_dies_is_told_as_all_others)
     death_errno = 0;
     check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), 0);
     check_int(gmsfs_region_get(regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "r", &info), -ENOENT);
-    gmsfs_regions_close(regions);
-    gmsfs_close(reader);
 }

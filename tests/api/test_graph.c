@@ -7,13 +7,12 @@
 
 TAP_TEST(store_is_made_for_its_user_alone)
 {
-    gmsfs_graph_pool_t *pool = fresh_pool();
+    auto_pool *pool = fresh_pool();
     struct stat status;
 
     require(stat(graph_path(), &status) == 0);
     check_int(status.st_mode & 07777, 0700);
     check_str(read_line("state"), "EMPTY");
-    end_pool(pool);
 }
 
 TAP_TEST(no_directory_is_made_outside_of_a_mount)
@@ -57,7 +56,7 @@ TAP_TEST(a_pool_that_cannot_be_leaves_no_store_and_none_that_was_there_is_remove
 
 TAP_TEST(awake_pool_has_the_lock_and_says_what_it_is)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0);
 
     take(space, CHUNK + 1);
@@ -66,14 +65,13 @@ TAP_TEST(awake_pool_has_the_lock_and_says_what_it_is)
                                                  "\"address_bytes\":268435456,"
                                                  "\"high_bytes\":8388608}");
     check_int(stats_of(pool).awake, 1);
-    end_pool(pool);
 }
 
 /* ---- spaces ------------------------------------------------------------------------------- */
 
 TAP_TEST(spaces_alias_the_same_chunks)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     unsigned char *a = take(new_space(pool, 0), 3 * CHUNK), *b = take(new_space(pool, 0), CHUNK);
     struct gmsfs_graph_stats stats;
 
@@ -90,12 +88,11 @@ TAP_TEST(spaces_alias_the_same_chunks)
     check_int(stats.spaces, 2);
     check_int(stats.live, 2);
     check_int(stats.live_bytes, 4 * CHUNK);
-    end_pool(pool);
 }
 
 TAP_TEST(space_maps_what_it_reached_and_grows_without_the_others)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *small = new_space(pool, 0), *large = new_space(pool, 0);
     unsigned char *a = take(small, 1), *b = take(large, 1);
 
@@ -110,12 +107,11 @@ TAP_TEST(space_maps_what_it_reached_and_grows_without_the_others)
     b[2 * CHUNK] = 9;
     check_int(a[2 * CHUNK], 9);
     check_int(stats_of(pool).physical_bytes, 6 * CHUNK);
-    end_pool(pool);
 }
 
 TAP_TEST(segments_take_the_lowest_gap_and_begin_at_multiples_of_512)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0);
     unsigned char *a = take(space, 100), *b = take(space, 2000), *c = take(space, 1);
 
@@ -125,12 +121,11 @@ TAP_TEST(segments_take_the_lowest_gap_and_begin_at_multiples_of_512)
     check_int(gmsfs_graph_space_dealloc(space, b), -ENOENT);
     check_int(gmsfs_graph_space_dealloc(space, c + 1), -ENOENT);
     check(take(space, 512) == b);
-    end_pool(pool);
 }
 
 TAP_TEST(eager_spaces_share_their_chunks_with_nobody)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *eager = new_space(pool, GMSFS_GRAPH_EAGER);
     unsigned char *shape = take(new_space(pool, 0), 2 * CHUNK), *input, *other;
     struct gmsfs_graph_stats stats;
@@ -146,12 +141,11 @@ TAP_TEST(eager_spaces_share_their_chunks_with_nobody)
     check_int(stats.physical_bytes, 5 * CHUNK);
     check_int(stats.eager_bytes, 3 * CHUNK);
     check_int(space_stats_of(eager).eager, 1);
-    end_pool(pool);
 }
 
 TAP_TEST(memory_of_a_freed_eager_space_serves_the_others)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *eager = new_space(pool, GMSFS_GRAPH_EAGER), *shape = new_space(pool, 0);
     unsigned char *buffer = take(eager, 3 * CHUNK);
 
@@ -162,14 +156,13 @@ TAP_TEST(memory_of_a_freed_eager_space_serves_the_others)
     take(shape, CHUNK);
     take(new_space(pool, GMSFS_GRAPH_EAGER), 2 * CHUNK);
     check_int(stats_of(pool).physical_bytes, 3 * CHUNK);
-    end_pool(pool);
 }
 
 /* ---- freeing, shrinking, growing ------------------------------------------------------------ */
 
 TAP_TEST(space_with_live_segments_is_busy)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0);
     unsigned char *ptr = take(space, 10);
 
@@ -183,12 +176,11 @@ TAP_TEST(space_with_live_segments_is_busy)
     check_int(stats_of(pool).spaces, 0);
     check_int(stats_of(pool).address_bytes, 0);
     check_str(rights_at(ptr), "");
-    end_pool(pool);
 }
 
 TAP_TEST(largest_shape_is_freed_its_memory_goes_back_and_a_larger_one_comes_later)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *large = new_space(pool, 0);
     uint64_t freed = 77, before = device_free_bytes();
     unsigned char *small = take(new_space(pool, 0), 2 * CHUNK), *gone = take(large, 9 * CHUNK);
@@ -209,12 +201,11 @@ TAP_TEST(largest_shape_is_freed_its_memory_goes_back_and_a_larger_one_comes_late
     larger[11 * CHUNK - 1] = 6;
     check_int(stats_of(pool).physical_bytes, 11 * CHUNK);
     check_int(stats_of(pool).high_bytes, 11 * CHUNK);
-    end_pool(pool);
 }
 
 TAP_TEST(spaces_find_the_memory_that_a_pool_has_grown_to)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     uint64_t freed = 0;
     unsigned char *ptr;
 
@@ -230,7 +221,6 @@ TAP_TEST(spaces_find_the_memory_that_a_pool_has_grown_to)
     check_int(gmsfs_graph_shrink(pool, &freed), 0);
     check_int(freed, CHUNK);
     check_int(ptr[2 * CHUNK - 1], 3);
-    end_pool(pool);
 }
 
 TAP_TEST(pool_that_cannot_grow_stays_as_it_was)
@@ -248,7 +238,7 @@ TAP_TEST(pool_that_cannot_grow_stays_as_it_was)
 
 TAP_TEST(shrinking_unmaps_behind_the_last_live_segment)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0), *eager = new_space(pool, GMSFS_GRAPH_EAGER);
     unsigned char *low = take(space, CHUNK), *high = take(space, 3 * CHUNK);
     unsigned char *kept = take(eager, CHUNK), *dropped = take(eager, CHUNK);
@@ -265,14 +255,13 @@ TAP_TEST(shrinking_unmaps_behind_the_last_live_segment)
     check_int(kept[0], 7);
     check(take(space, 2 * CHUNK) == high);
     check_int(stats_of(pool).physical_bytes, 4 * CHUNK);
-    end_pool(pool);
 }
 
 /* ---- refusals ------------------------------------------------------------------------------- */
 
 TAP_TEST(full_device_leaves_nothing_half_done)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0), *huge = NULL, *eager;
     unsigned char *a = take(space, CHUNK);
     struct gmsfs_graph_stats before, after;
@@ -290,12 +279,11 @@ TAP_TEST(full_device_leaves_nothing_half_done)
     check_bytes(&after, sizeof after, &before, sizeof before);
     a[0] = 3;
     take(huge, CHUNK);
-    end_pool(pool);
 }
 
 TAP_TEST(space_whose_addresses_are_used_up_says_so)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = NULL;
     void *ptr = NULL;
 
@@ -306,7 +294,6 @@ TAP_TEST(space_whose_addresses_are_used_up_says_so)
     check_int(gmsfs_graph_space_alloc(space, UINT64_MAX, &ptr), -ENOSPC);
     take(space, CHUNK);
     check_int(gmsfs_graph_space_new(pool, UINT64_MAX, 0, &space), -ENOMEM);
-    end_pool(pool);
 }
 
 TAP_TEST(misuse_is_an_errno)
@@ -340,7 +327,7 @@ TAP_TEST(misuse_is_an_errno)
 
 TAP_TEST(capture_holds_off_what_would_unmap)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *shape = new_space(pool, 0), *other = new_space(pool, 0);
     gmsfs_graph_space_t *eager = new_space(pool, GMSFS_GRAPH_EAGER);
     uint64_t freed;
@@ -356,7 +343,6 @@ TAP_TEST(capture_holds_off_what_would_unmap)
     check_int(gmsfs_graph_space_free(other), 0);
     check_int(gmsfs_graph_shrink(pool, &freed), 0);
     check_int(gmsfs_graph_sleep(pool, 0), 0);
-    end_pool(pool);
 }
 
 TAP_TEST(chunks_cost_no_descriptors_and_nothing_is_left)

@@ -61,7 +61,7 @@ TAP_TEST(spaces_alias_on_the_device_and_sleep_gives_everything_back)
 
 TAP_TEST(growth_and_shrinking_leave_other_spaces_alone)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *large = new_space(pool, 0);
     unsigned char *a = take(new_space(pool, 0), CHUNK), *b = take(large, 5 * CHUNK);
     uint64_t freed = 0;
@@ -76,19 +76,17 @@ TAP_TEST(growth_and_shrinking_leave_other_spaces_alone)
     check(take(large, 6 * CHUNK) == b);
     check_int(byte_at(b), 8);
     check_int(fill(b + 6 * CHUNK - 1, 1, 1), DRV_SUCCESS);
-    end_pool(pool);
 }
 
 TAP_TEST(ordinal_of_another_device_is_refused)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0);
 
     check_int(gmsfs_graph_select(space, NULL), 0);
     check(gmsfs_graph_alloc(1, 0, NULL) == NULL);
     check_int(gmsfs_graph_alloc_error(), -ENOENT);
     check(gmsfs_graph_alloc(1, 1, NULL) != NULL);
-    end_pool(pool);
 }
 
 /* ---- calls of the driver that fail -------------------------------------------------------- */
@@ -120,7 +118,7 @@ static void grow_with(gmsfs_graph_pool_t *pool, gmsfs_graph_space_t *space, cons
 TAP_TEST(growth_that_the_driver_refuses_leaves_nothing_half_done)
 {
     static const unsigned kinds[] = {0, GMSFS_GRAPH_EAGER};
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
 
     for (int kind = 0; kind < 2; kind++) {
         gmsfs_graph_space_t *space = new_space(pool, kinds[kind]);
@@ -135,7 +133,6 @@ TAP_TEST(growth_that_the_driver_refuses_leaves_nothing_half_done)
         check_int(byte_at(kept), 5);
         check(take(space, 3 * CHUNK) == kept + CHUNK);
     }
-    end_pool(pool);
 }
 
 static void wake_with(gmsfs_graph_pool_t *pool, const char *call, int first, const char *state)
@@ -187,7 +184,7 @@ TAP_TEST(wake_that_the_driver_refuses_is_asleep_and_what_was_kept_stays)
 
 TAP_TEST(sleep_that_fails_half_way_can_be_gone_on_with)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0);
     unsigned char *a = take(space, CHUNK), *b = take(new_space(pool, 0), CHUNK);
     void *ptr = NULL;
@@ -207,7 +204,6 @@ TAP_TEST(sleep_that_fails_half_way_can_be_gone_on_with)
     check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
     check_int(fill(a, 2, 1), DRV_SUCCESS);
     check_int(byte_at(b), 2);
-    end_pool(pool);
 }
 
 /* ---- captures ----------------------------------------------------------------------------- */
@@ -215,7 +211,7 @@ TAP_TEST(sleep_that_fails_half_way_can_be_gone_on_with)
 /* A capture of the strictest mode, which any unsafe call would break. */
 TAP_TEST(pair_allocates_in_a_capture_without_breaking_it)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0), *idle = new_space(pool, 0);
     struct drv_stream *stream;
     unsigned char *ptr;
@@ -239,12 +235,11 @@ TAP_TEST(pair_allocates_in_a_capture_without_breaking_it)
     check_int(fill(ptr, 1, 3 * CHUNK), DRV_SUCCESS);
     cu->cuStreamDestroy_v2(stream);
     pop_context();
-    end_pool(pool);
 }
 
 TAP_TEST(capture_elsewhere_that_was_named_holds_sleep_off_and_not_wake)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     struct drv_stream *stream;
     void *graph;
 
@@ -264,7 +259,6 @@ TAP_TEST(capture_elsewhere_that_was_named_holds_sleep_off_and_not_wake)
     check_int(gmsfs_set_streams(gmsfs_graph_handle(pool), NULL, 0), 0);
     cu->cuStreamDestroy_v2(stream);
     pop_context();
-    end_pool(pool);
 }
 
 /* ---- the guard ---------------------------------------------------------------------------- */
@@ -273,7 +267,7 @@ TAP_TEST(capture_elsewhere_that_was_named_holds_sleep_off_and_not_wake)
 TAP_TEST(guard_orders_launches_on_the_device_or_refuses_them)
 {
     static unsigned char one = 1;
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     unsigned char *a = take(new_space(pool, 0), 1);
     struct drv_stream *first, *second;
 
@@ -299,13 +293,12 @@ TAP_TEST(guard_orders_launches_on_the_device_or_refuses_them)
     cu->cuStreamDestroy_v2(first);
     cu->cuStreamDestroy_v2(second);
     pop_context();
-    end_pool(pool);
 }
 
 TAP_TEST(sleep_waits_for_what_was_launched)
 {
     static unsigned char one = 1;
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     unsigned char *a = take(new_space(pool, 0), 1);
     struct drv_stream *stream;
 
@@ -320,7 +313,6 @@ TAP_TEST(sleep_waits_for_what_was_launched)
     check_int(byte_at(a), 1);
     cu->cuStreamDestroy_v2(stream);
     pop_context();
-    end_pool(pool);
 }
 
 /* The program resets its device and begins again; late releases are ignored or counted. */

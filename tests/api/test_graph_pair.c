@@ -12,7 +12,7 @@
 
 TAP_TEST(stream_decides_which_space_is_allocated_from)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *one = new_space(pool, 0), *two = new_space(pool, 0);
     unsigned char *a, *b;
 
@@ -34,12 +34,11 @@ TAP_TEST(stream_decides_which_space_is_allocated_from)
     gmsfs_graph_dealloc(a, 100, 0, STREAM(64));
     gmsfs_graph_dealloc(NULL, 100, 0, STREAM(64));
     check_int(space_stats_of(one).live, 0);
-    end_pool(pool);
 }
 
 TAP_TEST(space_stays_selected_until_every_selection_is_undone)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0);
 
     check_int(gmsfs_graph_select(space, STREAM(64)), 0);
@@ -52,7 +51,6 @@ TAP_TEST(space_stays_selected_until_every_selection_is_undone)
     check_int(stats_of(pool).selected, 0);
     check(gmsfs_graph_alloc(1, 0, STREAM(64)) == NULL);
     check_int(gmsfs_graph_deselect(pool, STREAM(64)), -ENOENT);
-    end_pool(pool);
 }
 
 struct selector {
@@ -75,7 +73,7 @@ static void *select_too(void *context)
 
 TAP_TEST(threads_select_the_same_stream_each_for_itself)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     struct selector selector = {pool, new_space(pool, 0), 0};
     pthread_t thread;
 
@@ -87,12 +85,11 @@ TAP_TEST(threads_select_the_same_stream_each_for_itself)
     check(gmsfs_graph_alloc(1, 0, STREAM(192)) != NULL);
     check_int(gmsfs_graph_deselect(pool, STREAM(64)), 0);
     check_int(stats_of(pool).selected, 0);
-    end_pool(pool);
 }
 
 TAP_TEST(stream_with_nothing_selected_has_what_its_thread_selected_last)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *one = new_space(pool, 0), *two = new_space(pool, 0);
 
     check_int(gmsfs_graph_select(one, STREAM(64)), 0);
@@ -100,12 +97,11 @@ TAP_TEST(stream_with_nothing_selected_has_what_its_thread_selected_last)
     check(gmsfs_graph_alloc(1, 0, STREAM(192)) == space_stats_of(two).base);
     check_int(gmsfs_graph_deselect(pool, STREAM(128)), 0);
     check(gmsfs_graph_alloc(1, 0, STREAM(192)) == space_stats_of(one).base);
-    end_pool(pool);
 }
 
 TAP_TEST(failure_is_null_and_says_why)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = NULL;
 
     require(gmsfs_graph_space_new(pool, UINT64_C(1) << 40, 0, &space) == 0);
@@ -120,13 +116,12 @@ TAP_TEST(failure_is_null_and_says_why)
     check_int(gmsfs_graph_select(space, NULL), 0);
     check(gmsfs_graph_alloc(1, 0, NULL) == NULL);
     check_int(gmsfs_graph_alloc_error(), -ENOLCK);
-    end_pool(pool);
 }
 
 /* The mount's alloc_timeout is twice WAIT_MS here (57-api). */
 TAP_TEST(full_device_is_told_at_once_to_the_pair_and_to_a_wake_that_may_not_wait)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0);
     gmsfs_t *other = open_fresh_writer();
     uint64_t start_ms;
@@ -149,7 +144,6 @@ TAP_TEST(full_device_is_told_at_once_to_the_pair_and_to_a_wake_that_may_not_wait
     check(now_ms() - start_ms < WAIT_MS);
     check_str(read_line("state"), "EMPTY");
     gmsfs_close(other);
-    end_pool(pool);
 }
 
 TAP_TEST(pair_outlives_the_pool)
@@ -219,7 +213,7 @@ static void *allocate_much(void *context)
 
 TAP_TEST(threads_that_capture_on_different_streams_do_not_collide)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
 
@@ -234,7 +228,6 @@ TAP_TEST(threads_that_capture_on_different_streams_do_not_collide)
     check_int(stats_of(pool).live, 0);
     check_int(stats_of(pool).selected, 0);
     check_int(stats_of(pool).physical_bytes, 3 * CHUNK);
-    end_pool(pool);
 }
 
 static void *use_until_null(void *context)
@@ -300,7 +293,7 @@ static int child_is_refused(gmsfs_graph_pool_t *pool, gmsfs_graph_space_t *space
 
 TAP_TEST(child_after_fork_is_refused_and_harms_nothing)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0);
     unsigned char *ptr;
     int status = -1;
@@ -319,7 +312,6 @@ TAP_TEST(child_after_fork_is_refused_and_harms_nothing)
     check_int(ptr[0], 3);
     check_str(read_line("state"), "RW");
     check_int(stats_of(pool).live, 1);
-    end_pool(pool);
 }
 
 static void *fork_meanwhile(void *context)
@@ -339,7 +331,7 @@ static void *fork_meanwhile(void *context)
 
 TAP_TEST(fork_in_the_midst_of_allocations_leaves_a_child_that_works)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     struct worker workers[2];
     pthread_t threads[2];
 
@@ -351,7 +343,6 @@ TAP_TEST(fork_in_the_midst_of_allocations_leaves_a_child_that_works)
         pthread_join(threads[i], NULL);
         check_int(workers[i].wrong, 0);
     }
-    end_pool(pool);
 }
 
 /* ---- the guard, of threads (test_graph_cuda has devices) ------------------------------------ */

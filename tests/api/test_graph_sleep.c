@@ -6,7 +6,7 @@
 TAP_TEST(sleep_gives_everything_back_and_wakes_at_the_same_addresses)
 {
     uint64_t before;
-    gmsfs_graph_pool_t *pool = fresh_pool();
+    auto_pool *pool = fresh_pool();
     gmsfs_graph_space_t *eager;
     unsigned char *a, *b, *buffer;
     struct gmsfs_graph_stats stats;
@@ -39,12 +39,11 @@ TAP_TEST(sleep_gives_everything_back_and_wakes_at_the_same_addresses)
         check_int(stats_of(pool).mapped_bytes, 5 * CHUNK);
     }
     check_int(gmsfs_graph_space_dealloc(eager, buffer), 0);
-    end_pool(pool);
 }
 
 TAP_TEST(asleep_nothing_is_allocated_and_spaces_may_come_and_go)
 {
-    gmsfs_graph_pool_t *pool = fresh_pool();
+    auto_pool *pool = fresh_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0), *other = new_space(pool, 0);
     uint64_t freed;
     void *ptr = NULL;
@@ -61,7 +60,6 @@ TAP_TEST(asleep_nothing_is_allocated_and_spaces_may_come_and_go)
     check_int(stats_of(pool).needed_bytes, CHUNK);
     check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
     check_int(stats_of(pool).physical_bytes, CHUNK);
-    end_pool(pool);
 }
 
 TAP_TEST(kept_chunks_serve_the_next_pool)
@@ -96,7 +94,7 @@ TAP_TEST(kept_chunks_serve_the_next_pool)
 
 TAP_TEST(chunks_that_were_given_up_meanwhile_are_made_anew)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     unsigned char *a = take(new_space(pool, 0), 2 * CHUNK);
     char path[700];
     int fd;
@@ -113,12 +111,11 @@ TAP_TEST(chunks_that_were_given_up_meanwhile_are_made_anew)
     a[2 * CHUNK - 1] = 1;
     check_int(gmsfs_graph_sleep(pool, GMSFS_GRAPH_KEEP), 0);
     check_str(read_line("residency"), "device");
-    end_pool(pool);
 }
 
 TAP_TEST(sleep_without_keep_frees_what_was_kept_before)
 {
-    gmsfs_graph_pool_t *pool = fresh_pool();
+    auto_pool *pool = fresh_pool();
     uint64_t before = device_free_bytes();
 
     check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
@@ -129,12 +126,11 @@ TAP_TEST(sleep_without_keep_frees_what_was_kept_before)
     check_int(gmsfs_graph_sleep(pool, 0), 0);
     check_str(read_line("state"), "EMPTY");
     wait_for_free(before);
-    end_pool(pool);
 }
 
 TAP_TEST(pool_whose_store_was_removed_wakes_on_a_new_one)
 {
-    gmsfs_graph_pool_t *pool = fresh_pool();
+    auto_pool *pool = fresh_pool();
     uint64_t before = device_free_bytes();
     struct stat status;
     unsigned char *a;
@@ -151,7 +147,6 @@ TAP_TEST(pool_whose_store_was_removed_wakes_on_a_new_one)
         check_int(stats_of(pool).physical_bytes, 2 * CHUNK);
         a[2 * CHUNK - 1] = 1;
     }
-    end_pool(pool);
 }
 
 TAP_TEST(wake_over_chunks_of_another_size_is_refused_and_leaves_them)
@@ -171,7 +166,7 @@ TAP_TEST(wake_over_chunks_of_another_size_is_refused_and_leaves_them)
 
 TAP_TEST(wake_over_what_is_no_chunk_is_refused_and_leaves_it)
 {
-    gmsfs_graph_pool_t *pool = fresh_pool();
+    auto_pool *pool = fresh_pool();
     gmsfs_t *writer = NULL;
 
     require(gmsfs_open(graph_path(), &writer) == 0);
@@ -181,7 +176,6 @@ TAP_TEST(wake_over_what_is_no_chunk_is_refused_and_leaves_it)
     gmsfs_close(writer);
     check_int(gmsfs_graph_wake(pool, WAIT_MS), -EINVAL);
     check_str(read_line("state"), "COMMITTED");
-    end_pool(pool);
 }
 
 TAP_TEST(wake_waits_as_long_as_it_is_told_and_the_holder_hears_of_it)
@@ -209,7 +203,7 @@ TAP_TEST(wake_waits_as_long_as_it_is_told_and_the_holder_hears_of_it)
 
 TAP_TEST(reader_of_kept_chunks_holds_a_wake_off)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_t *reader = NULL;
 
     take(new_space(pool, 0), CHUNK);
@@ -220,7 +214,6 @@ TAP_TEST(reader_of_kept_chunks_holds_a_wake_off)
     check_int(gmsfs_graph_wake(pool, 50), -ETIMEDOUT);
     gmsfs_close(reader);
     check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
-    end_pool(pool);
 }
 
 TAP_TEST(wake_that_lacks_memory_is_asleep_and_what_was_kept_stays)
@@ -251,7 +244,7 @@ TAP_TEST(wake_that_lacks_memory_is_asleep_and_what_was_kept_stays)
 
 TAP_TEST(revoked_pool_says_so_and_sleep_puts_it_in_order)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     gmsfs_graph_space_t *space = new_space(pool, 0);
     unsigned char *a = take(space, CHUNK);
     struct gmsfs_info info = {0};
@@ -266,7 +259,6 @@ TAP_TEST(revoked_pool_says_so_and_sleep_puts_it_in_order)
         check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
         a[0] = 1;
     }
-    end_pool(pool);
 }
 
 /* The deed of start_self("wake"): it waits for the store, and has it for a moment. */

@@ -31,7 +31,7 @@ static int wait_for_state(const char *state)
 
 TAP_TEST(pool_that_is_killed_awake_leaves_an_empty_store_and_no_memory)
 {
-    gmsfs_graph_pool_t *pool = fresh_pool();
+    auto_pool *pool = fresh_pool();
     uint64_t before = device_free_bytes();
     int answers;
     pid_t pid = start_deed("awake", &answers);
@@ -41,7 +41,6 @@ TAP_TEST(pool_that_is_killed_awake_leaves_an_empty_store_and_no_memory)
     kill_deed(pid, answers);
     wait_for_state("EMPTY");
     wait_for_free(before);
-    end_pool(pool);
 }
 
 TAP_TEST(pool_that_is_killed_after_keep_leaves_its_memory_to_the_next)
@@ -66,7 +65,7 @@ TAP_TEST(pool_that_is_killed_after_keep_leaves_its_memory_to_the_next)
 
 TAP_TEST(pool_that_is_killed_over_kept_chunks_leaves_an_empty_store)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     uint64_t before = device_free_bytes();
     int answers;
     pid_t pid;
@@ -77,13 +76,12 @@ TAP_TEST(pool_that_is_killed_over_kept_chunks_leaves_an_empty_store)
     kill_deed(pid, answers);
     wait_for_state("EMPTY");
     wait_for_free(before);
-    end_pool(pool);
 }
 
 /* In turns over one set of chunks: each finds the other's bytes, and they are never both awake. */
 TAP_TEST(two_processes_take_turns)
 {
-    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    auto_pool *pool = fresh_awake_pool();
     unsigned char *a = take(new_space(pool, 0), 3 * CHUNK);
     int answers, status = -1;
     pid_t pid;
@@ -105,7 +103,6 @@ TAP_TEST(two_processes_take_turns)
     check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
     check_int(a[0], 2 * TURNS);
     check_int(stats_of(pool).physical_bytes, 3 * CHUNK);
-    end_pool(pool);
 }
 
 /* ---- the other process ---------------------------------------------------------------------- */

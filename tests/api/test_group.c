@@ -6,7 +6,7 @@
 
 TAP_TEST(all_locks_are_taken_and_all_commits_bear_one_id)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     uint8_t id[16] = {0}, other[16];
     struct gmsfs_info info;
 
@@ -26,7 +26,6 @@ TAP_TEST(all_locks_are_taken_and_all_commits_bear_one_id)
     engine_disconnect(&engine);
     publish_group(2, other);
     check(memcmp(id, other, 16) != 0);
-    engine_close(&engine);
 }
 
 TAP_TEST(commit_can_stay_on_all_as_reader)
@@ -45,7 +44,7 @@ TAP_TEST(commit_can_stay_on_all_as_reader)
 
 TAP_TEST(arguments_that_make_no_sense_are_refused)
 {
-    struct engine engine = engine_open(), twin = engine_open();
+    auto_engine engine = engine_open(), twin = engine_open();
     gmsfs_t *pair[2] = {engine.handles[0], engine.handles[0]};
 
     check_int(gmsfs_connect_group(NULL, 1, GMSFS_MODE_RW, 0), -EINVAL);
@@ -61,13 +60,11 @@ TAP_TEST(arguments_that_make_no_sense_are_refused)
     check_int(gmsfs_commit_group(pair, 1, 0, NULL), -ENOLCK);
     check(engine_has(&engine, GMSFS_MODE_NONE));
     check(all_free());
-    engine_close(&twin);
-    engine_close(&engine);
 }
 
 TAP_TEST(a_handle_that_is_connected_is_ebusy_and_keeps_its_lock)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     size_t last = store_count - 1;
 
     check_int(gmsfs_connect(engine.handles[last], GMSFS_MODE_RW, WAIT_MS), 0);
@@ -76,12 +73,11 @@ TAP_TEST(a_handle_that_is_connected_is_ebusy_and_keeps_its_lock)
     check_int(gmsfs_granted_lock(engine.handles[last]), GMSFS_MODE_RW);
     check_int(gmsfs_commit_group(engine.handles, store_count, 0, NULL), -ENOLCK);
     check_int(gmsfs_granted_lock(engine.handles[last]), GMSFS_MODE_RW);
-    engine_close(&engine);
 }
 
 TAP_TEST(one_store_is_a_group_whatever_its_commit_says)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     uint8_t id[16], none[16] = {0};
 
     publish_alone(0, 1, NULL);
@@ -93,7 +89,6 @@ TAP_TEST(one_store_is_a_group_whatever_its_commit_says)
     check_int(gmsfs_connect_group(engine.handles, 1, GMSFS_MODE_RW, 0), 0);
     check_int(gmsfs_commit_group(engine.handles, 1, 0, id), 0);
     check(memcmp(id, none, 16) != 0);
-    engine_close(&engine);
 }
 
 /* ---- all or nothing ----------------------------------------------------------------------- */
@@ -101,7 +96,7 @@ TAP_TEST(one_store_is_a_group_whatever_its_commit_says)
 TAP_TEST(when_one_lock_is_not_free_none_is_kept)
 {
     enum gmsfs_mode modes[] = {GMSFS_MODE_RW, GMSFS_MODE_RO, GMSFS_MODE_RW_OR_RO};
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
 
     publish_group(1, NULL);
     for (size_t at = 0; at < store_count; at++) {
@@ -117,7 +112,6 @@ TAP_TEST(when_one_lock_is_not_free_none_is_kept)
         gmsfs_close(holder);
     }
     check(all_free());
-    engine_close(&engine);
 }
 
 static void on_signal(int number)
@@ -129,7 +123,7 @@ TAP_TEST(signals_do_not_shorten_the_time_for_all)
 {
     struct sigaction act = {.sa_handler = on_signal}, old;
     struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     gmsfs_t *holder = hold(store_count - 1, GMSFS_MODE_RW);
     struct timespec begin, end;
 
@@ -142,7 +136,6 @@ TAP_TEST(signals_do_not_shorten_the_time_for_all)
     sigaction(SIGALRM, &old, NULL);
     check((end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000 >= 290);
     gmsfs_close(holder);
-    engine_close(&engine);
 }
 
 /* The session of a lock is ended from outside while it waits for the others. */
@@ -177,7 +170,7 @@ TAP_TEST(a_lock_that_is_revoked_meanwhile_fails_the_group)
 
 TAP_TEST(rw_or_ro_is_rw_on_empty_stores_and_ro_on_a_whole_group)
 {
-    struct engine engine = engine_open(), other = engine_open();
+    auto_engine engine = engine_open(), other = engine_open();
 
     empty_group();
     check_int(engine_connect(&engine, GMSFS_MODE_RW_OR_RO, WAIT_MS), 0);
@@ -187,15 +180,13 @@ TAP_TEST(rw_or_ro_is_rw_on_empty_stores_and_ro_on_a_whole_group)
     check_int(gmsfs_commit_group(engine.handles, store_count, GMSFS_COMMIT_STAY, NULL), 0);
     check_int(engine_connect(&other, GMSFS_MODE_RW_OR_RO, 0), 0);
     check(engine_has(&other, GMSFS_MODE_RO));
-    engine_close(&other);
-    engine_close(&engine);
 }
 
 /* Takes each of the stores, in turn, out of the group. */
 TAP_TEST(ro_refuses_a_mix_and_rw_or_ro_becomes_the_writer)
 {
     static const uint8_t foreign[16] = "another load....";
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
 
     for (size_t at = 0; at < store_count; at++) {
         publish_group(1, NULL);
@@ -211,24 +202,22 @@ TAP_TEST(ro_refuses_a_mix_and_rw_or_ro_becomes_the_writer)
         check_fill(engine.handles[at], 2);
         check_int(gmsfs_disconnect(engine.handles[at]), 0);
     }
-    engine_close(&engine);
 }
 
 TAP_TEST(stores_committed_without_a_group_id_are_a_mix)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
 
     for (size_t i = 0; i < store_count; i++)
         publish_alone(i, 1, NULL);
     check_int(engine_connect(&engine, GMSFS_MODE_RO, 0), -ESTALE);
     check_int(engine_connect(&engine, GMSFS_MODE_RW_OR_RO, 0), 0);
     check(engine_has(&engine, GMSFS_MODE_RW));
-    engine_close(&engine);
 }
 
 TAP_TEST(a_crash_between_the_first_commits_heals_itself)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
 
     for (size_t commits = 1; commits < store_count; commits++) {
         empty_group();
@@ -245,12 +234,11 @@ TAP_TEST(a_crash_between_the_first_commits_heals_itself)
             check_fill(engine.handles[i], 6);
         engine_disconnect(&engine);
     }
-    engine_close(&engine);
 }
 
 TAP_TEST(a_crash_between_commits_over_a_whole_group_is_a_mix_and_heals_itself)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
 
     for (size_t commits = 1; commits < store_count; commits++) {
         for (size_t i = 0; i < store_count; i++) /* no part of it may be rolled back to */
@@ -266,7 +254,6 @@ TAP_TEST(a_crash_between_commits_over_a_whole_group_is_a_mix_and_heals_itself)
             check_fill(engine.handles[i], 3);
         engine_disconnect(&engine);
     }
-    engine_close(&engine);
 }
 
 /* ---- commits that fail -------------------------------------------------------------------- */
@@ -291,7 +278,7 @@ static void spoil(gmsfs_t *writer, bool mend)
 
 TAP_TEST(a_layout_that_any_of_the_stores_refuses_is_found_before_the_first_commit)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     struct gmsfs_info info;
     uint8_t id[16], committed[16];
 
@@ -312,14 +299,13 @@ TAP_TEST(a_layout_that_any_of_the_stores_refuses_is_found_before_the_first_commi
     check_int(engine_connect(&engine, GMSFS_MODE_RO, 0), 0);
     for (size_t i = 0; i < store_count; i++)
         check_fill(engine.handles[i], 2);
-    engine_close(&engine);
 }
 
 /* The rest of a group that failed half-way still has its lock. */
 TAP_TEST(the_rest_of_a_group_can_be_committed_with_its_id)
 {
     static const uint8_t id[16] = "begun by another";
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
 
     check_int(engine_connect(&engine, GMSFS_MODE_RW, WAIT_MS), 0);
     engine_fill(&engine, 2);
@@ -330,12 +316,11 @@ TAP_TEST(the_rest_of_a_group_can_be_committed_with_its_id)
     check_int(gmsfs_commit(engine.handles[0], GMSFS_COMMIT_GROUP, id), 0);
     check_int(engine_connect(&engine, GMSFS_MODE_RO, 0), 0);
     check_fill(engine.handles[0], 2);
-    engine_close(&engine);
 }
 
 TAP_TEST(a_session_that_was_revoked_is_found_before_the_first_commit)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     struct gmsfs_info info;
     uint8_t id[16];
 
@@ -351,5 +336,4 @@ TAP_TEST(a_session_that_was_revoked_is_found_before_the_first_commit)
     check_int(engine_connect(&engine, GMSFS_MODE_RO, 0), 0); /* rolled back, so whole */
     check_int(gmsfs_get_info(engine.handles[1], &info), 0);
     check_bytes(info.group, 16, id, 16);
-    engine_close(&engine);
 }

@@ -6,7 +6,7 @@
 
 TAP_TEST(a_group_of_readers_holds_nothing_while_it_waits)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     struct waiter reader;
     gmsfs_t *holder;
 
@@ -20,13 +20,12 @@ TAP_TEST(a_group_of_readers_holds_nothing_while_it_waits)
     check_int(waiter_end(&reader), 0);
     check(engine_has(&reader.engine, GMSFS_MODE_RO));
     engine_close(&reader.engine);
-    engine_close(&engine);
 }
 
 /* A reader with a lock would exclude the loader whose commit it waits for. */
 TAP_TEST(readers_that_wait_for_a_half_committed_group_let_it_be_healed)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     struct waiter reader;
 
     empty_group();
@@ -41,12 +40,11 @@ TAP_TEST(readers_that_wait_for_a_half_committed_group_let_it_be_healed)
     for (size_t i = 0; i < store_count; i++)
         check_fill(reader.engine.handles[i], 7);
     engine_close(&reader.engine);
-    engine_close(&engine);
 }
 
 TAP_TEST(who_waits_for_a_loader_reads_what_it_commits_also_when_it_stays)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     struct waiter other;
 
     empty_group();
@@ -59,7 +57,6 @@ TAP_TEST(who_waits_for_a_loader_reads_what_it_commits_also_when_it_stays)
     check(engine_has(&other.engine, GMSFS_MODE_RO));
     check(engine_has(&engine, GMSFS_MODE_RO));
     engine_close(&other.engine);
-    engine_close(&engine);
 }
 
 /* Has a healer wait behind another one, which then stays as a reader, or leaves. */
@@ -166,7 +163,7 @@ TAP_TEST(groups_in_opposite_orders_do_not_wait_for_each_other)
 
 TAP_TEST(one_set_of_handles_in_two_threads_is_done_one_after_the_other)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     gmsfs_t *backwards[MAX_STORES];
     struct waiter waiter;
     gmsfs_t *holder;
@@ -182,12 +179,11 @@ TAP_TEST(one_set_of_handles_in_two_threads_is_done_one_after_the_other)
     check_int(waiter_end(&waiter), 0);
     check(engine_has(&waiter.engine, GMSFS_MODE_RW));
     engine_close(&waiter.engine);
-    engine_close(&engine);
 }
 
 TAP_TEST(a_child_of_fork_is_told_and_leaves_the_parents_locks)
 {
-    struct engine engine = engine_open();
+    auto_engine engine = engine_open();
     int status = -1;
     pid_t child;
 
@@ -202,7 +198,6 @@ TAP_TEST(a_child_of_fork_is_told_and_leaves_the_parents_locks)
     check(waitpid(child, &status, 0) == child);
     check_int(status, 0);
     check(engine_has(&engine, GMSFS_MODE_RW));
-    engine_close(&engine);
 }
 
 /* ---- sleeping readers --------------------------------------------------------------------- */
@@ -210,8 +205,8 @@ TAP_TEST(a_child_of_fork_is_told_and_leaves_the_parents_locks)
 /* The locks that RW_OR_RO takes and releases on its way leave no trace in the handle. */
 TAP_TEST(sleepers_wake_after_a_group_that_was_tried_in_vain)
 {
-    struct engine engine = engine_open();
-    struct gmsfs_mapping *list = NULL;
+    auto_engine engine = engine_open();
+    auto_free struct gmsfs_mapping *list = NULL;
     size_t count = 0;
     gmsfs_t *holder;
 
@@ -227,6 +222,4 @@ TAP_TEST(sleepers_wake_after_a_group_that_was_tried_in_vain)
     check_int(engine_connect(&engine, GMSFS_MODE_RO, WAIT_MS), 0);
     check_int(gmsfs_remap_all_vas(engine.handles[0], 0, 1), 0);
     check_int(*(const char *)list->ptr, 1);
-    free(list);
-    engine_close(&engine);
 }

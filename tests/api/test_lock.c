@@ -29,13 +29,11 @@ TAP_TEST(writer_excludes_writer_and_reader)
 
 TAP_TEST(timeout_passes_in_time)
 {
-    gmsfs_t *writer = open_fresh_writer(), *other = open_store();
+    auto_store *writer = open_fresh_writer(), *other = open_store();
     uint64_t start = now_ms();
 
     check_int(gmsfs_connect(other, GMSFS_MODE_RW, 300), -ETIMEDOUT);
     check(now_ms() - start >= 290 && now_ms() - start < 3000);
-    gmsfs_close(other);
-    gmsfs_close(writer);
 }
 
 static void on_signal(int number)
@@ -47,7 +45,7 @@ TAP_TEST(signals_do_not_shorten_the_wait)
 {
     struct sigaction act = {.sa_handler = on_signal}, old;
     struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
-    gmsfs_t *writer = open_fresh_writer(), *other = open_store();
+    auto_store *writer = open_fresh_writer(), *other = open_store();
     uint64_t start = now_ms();
 
     sigaction(SIGALRM, &act, &old);
@@ -56,8 +54,6 @@ TAP_TEST(signals_do_not_shorten_the_wait)
     setitimer(ITIMER_REAL, &never, NULL);
     sigaction(SIGALRM, &old, NULL);
     check(now_ms() - start >= 390 && now_ms() - start < 3000);
-    gmsfs_close(other);
-    gmsfs_close(writer);
 }
 
 static void *commit_soon(void *writer)
@@ -68,7 +64,7 @@ static void *commit_soon(void *writer)
 
 TAP_TEST(waiter_is_granted_and_properties_do_not_wait)
 {
-    gmsfs_t *writer = open_fresh_writer(), *reader = open_store();
+    auto_store *writer = open_fresh_writer(), *reader = open_store();
     pthread_t thread;
     void *result;
 
@@ -77,13 +73,11 @@ TAP_TEST(waiter_is_granted_and_properties_do_not_wait)
     pthread_join(thread, &result);
     check_int((intptr_t)result, 0);
     check_int(gmsfs_generation(reader), gmsfs_generation(writer));
-    gmsfs_close(reader);
-    gmsfs_close(writer);
 }
 
 TAP_TEST(rw_or_ro_becomes_ro_on_a_committed_store)
 {
-    gmsfs_t *store;
+    auto_store *store = NULL;
 
     publish(100, "t", 1);
     store = open_locked(GMSFS_MODE_RW_OR_RO);
@@ -91,12 +85,11 @@ TAP_TEST(rw_or_ro_becomes_ro_on_a_committed_store)
     check_int(gmsfs_commit(store, 0, NULL), -ENOLCK);
     check_int(gmsfs_abort(store, NULL), -ENOLCK);
     check_int(gmsfs_allocate_handle(store, 1, NULL, NULL, NULL), -ENOLCK);
-    gmsfs_close(store);
 }
 
 TAP_TEST(abort_without_a_touch_rolls_back)
 {
-    gmsfs_t *store;
+    auto_store *store = NULL;
     int rolled_back = -1;
     char before[GMSFS_HASH_TEXT_BYTES], after[GMSFS_HASH_TEXT_BYTES];
 
@@ -110,13 +103,12 @@ TAP_TEST(abort_without_a_touch_rolls_back)
     check_int(gmsfs_get_memory_layout_hash(store, before), 0);
     check_int(strlen(before), 32);
     check_int(gmsfs_disconnect(store), 0);
-    gmsfs_close(store);
 }
 
 TAP_TEST(commit_can_stay_as_reader_and_carry_a_group)
 {
     static const uint8_t group[16] = "sixteen bytes.!";
-    gmsfs_t *store = open_fresh_writer(), *other = open_store();
+    auto_store *store = open_fresh_writer(), *other = open_store();
     struct gmsfs_info info;
     uint64_t generation = gmsfs_generation(store);
 
@@ -131,13 +123,11 @@ TAP_TEST(commit_can_stay_as_reader_and_carry_a_group)
     check_int(gmsfs_connect(other, GMSFS_MODE_RW, 0), -EAGAIN);
     check_int(gmsfs_disconnect(store), 0);
     check_int(gmsfs_connect(other, GMSFS_MODE_RW, 0), 0);
-    gmsfs_close(other);
-    gmsfs_close(store);
 }
 
 TAP_TEST(join_shares_a_writers_session)
 {
-    gmsfs_t *writer = open_fresh_writer(), *worker = open_store();
+    auto_store *writer = open_fresh_writer(), *worker = open_store();
     uint8_t token[GMSFS_TOKEN_BYTES], wrong[GMSFS_TOKEN_BYTES] = {1};
     struct gmsfs_handle_info info;
     uint64_t slot = 0;
@@ -152,13 +142,11 @@ TAP_TEST(join_shares_a_writers_session)
     check_int(gmsfs_disconnect(worker), 0);
     check_int(gmsfs_get_handle_info(writer, slot, &info), 0);
     check_int(gmsfs_commit(writer, 0, NULL), 0);
-    gmsfs_close(worker);
-    gmsfs_close(writer);
 }
 
 TAP_TEST(join_ends_with_the_session)
 {
-    gmsfs_t *writer = open_fresh_writer(), *worker = open_store();
+    auto_store *writer = open_fresh_writer(), *worker = open_store();
     uint8_t token[GMSFS_TOKEN_BYTES];
 
     check_int(gmsfs_session_token(writer, token), 0);
@@ -167,20 +155,17 @@ TAP_TEST(join_ends_with_the_session)
     check_int(gmsfs_allocate_handle(worker, 5, "w", NULL, NULL), -ESTALE);
     check_int(gmsfs_is_connected(worker), 0);
     check_int(gmsfs_connect(worker, GMSFS_MODE_RO, 0), 0);
-    gmsfs_close(worker);
-    gmsfs_close(writer);
 }
 
 TAP_TEST(handle_can_connect_again_and_again)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
 
     check_int(gmsfs_commit(store, 0, NULL), 0);
     for (int i = 0; i < 200; i++) {
         require(gmsfs_connect(store, i % 2 ? GMSFS_MODE_RO : GMSFS_MODE_RW, 0) == 0);
         require(gmsfs_disconnect(store) == 0);
     }
-    gmsfs_close(store);
 }
 
 TAP_TEST(child_of_fork_has_no_files_and_parent_keeps_its_lock)
@@ -216,7 +201,7 @@ TAP_TEST(every_descriptor_is_close_on_exec)
 {
     int before[256], fd = -1, fresh = 0;
     uint64_t slot = 0;
-    gmsfs_t *store;
+    auto_store *store = NULL;
 
     for (int i = 0; i < 256; i++)
         before[i] = fcntl(i, F_GETFD);
@@ -232,5 +217,4 @@ TAP_TEST(every_descriptor_is_close_on_exec)
     }
     check_int(fresh, 4);
     close(fd);
-    gmsfs_close(store);
 }

@@ -84,7 +84,7 @@ TAP_TEST(several_allocations_that_differ_are_made_in_order)
         {.size_bytes = 1, .tag = "kv", .name = "named"},
         {.size_bytes = 4096},
     };
-    gmsfs_t *writer = open_locked(GMSFS_MODE_RW);
+    auto_store *writer = open_locked(GMSFS_MODE_RW);
     struct gmsfs_handle_info info;
     uint64_t slots[3];
 
@@ -98,15 +98,14 @@ TAP_TEST(several_allocations_that_differ_are_made_in_order)
         if (wanted[i].name)
             check_str(info.name, wanted[i].name);
     }
-    gmsfs_close(writer);
 }
 
 TAP_TEST(of_several_allocations_none_is_made_if_one_is_refused)
 {
     struct gmsfs_new_allocation wanted[GMSFS_ALLOCATE_EACH_MAX + 1] = {
         {.size_bytes = 4096}, {.size_bytes = 4096, .name = "twice"}, {.size_bytes = 4096}};
-    gmsfs_t *writer = open_locked(GMSFS_MODE_RW);
-    struct gmsfs_handle_info *list;
+    auto_store *writer = open_locked(GMSFS_MODE_RW);
+    auto_free struct gmsfs_handle_info *list = NULL;
     size_t count;
 
     check_int(gmsfs_clear_all_handles(writer), 0);
@@ -120,8 +119,6 @@ TAP_TEST(of_several_allocations_none_is_made_if_one_is_refused)
     check_int(gmsfs_allocate_each(writer, wanted, GMSFS_ALLOCATE_EACH_MAX + 1, 0, NULL), -EINVAL);
     check_int(gmsfs_list_handles(writer, NULL, &list, &count), 0);
     check_int(count, 0);
-    free(list);
-    gmsfs_close(writer);
 }
 
 /* Fills the last page of each, from the last byte on. */
@@ -174,8 +171,8 @@ TAP_TEST(mappings_have_zeros_behind_exact_memory)
 TAP_TEST(full_descriptor_table_fails_cleanly)
 {
     uint32_t count = publish_many();
-    gmsfs_t *reader = open_locked(GMSFS_MODE_RO);
-    struct gmsfs_mapping *list = NULL;
+    auto_store *reader = open_locked(GMSFS_MODE_RO);
+    auto_free struct gmsfs_mapping *list = NULL;
     int taken[4096], used = 0;
     size_t attached = 0;
 
@@ -195,8 +192,6 @@ TAP_TEST(full_descriptor_table_fails_cleanly)
     check_int(count_memory(), 0);
     check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, &list, &attached), 0);
     check_int(attached, count);
-    free(list);
-    gmsfs_close(reader);
 }
 
 struct attach_often {
@@ -264,7 +259,7 @@ static void *fork_often(void *unused)
 TAP_TEST(fork_while_attaching_copies_no_memory)
 {
     pthread_t forker;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
     void *failures;
 
     publish_many();
@@ -277,7 +272,6 @@ TAP_TEST(fork_while_attaching_copies_no_memory)
     }
     pthread_join(forker, &failures);
     check_int((intptr_t)failures, 0);
-    gmsfs_close(reader);
 }
 
 /* Takes any addresses that are free for a moment. */
@@ -294,7 +288,7 @@ static void *map_often(void *stop)
 TAP_TEST(attaching_and_foreign_mappings_do_not_meet)
 {
     uint32_t count = publish_many();
-    gmsfs_t *reader = open_locked(GMSFS_MODE_RO);
+    auto_store *reader = open_locked(GMSFS_MODE_RO);
     atomic_int stop = 0;
     pthread_t mapper;
 
@@ -313,7 +307,6 @@ TAP_TEST(attaching_and_foreign_mappings_do_not_meet)
     }
     atomic_store(&stop, 1);
     pthread_join(mapper, NULL);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(no_descriptor_is_left_behind)
@@ -344,7 +337,7 @@ static int break_sockets(void)
 
 TAP_TEST(broken_connection_is_made_anew)
 {
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish(10, "t", 7);
     reader = open_locked(GMSFS_MODE_RO);
@@ -356,7 +349,6 @@ TAP_TEST(broken_connection_is_made_anew)
         free(list);
         check(break_sockets() >= 1);
     }
-    gmsfs_close(reader);
 }
 
 /* Several small allocations, and the file of each. */
@@ -428,7 +420,7 @@ TAP_TEST(several_descriptors_are_of_the_allocations_that_were_named_in_whatever_
 TAP_TEST(of_several_descriptors_none_comes_if_one_cannot)
 {
     struct several several = make_several();
-    gmsfs_t *writer = several.writer;
+    auto_store *writer = several.writer;
     int fds[GMSFS_ALLOCATE_EACH_MAX + 1], before = count_fds();
 
     check_int(gmsfs_free_handle(writer, several.slots[3]), 0);
@@ -443,7 +435,6 @@ TAP_TEST(of_several_descriptors_none_comes_if_one_cannot)
     check_int(gmsfs_export_each(writer, several.slots, 1, 0, fds), -EINVAL);
     check_int(gmsfs_disconnect(writer), 0);
     check_int(gmsfs_export_each(writer, several.slots, 1, GMSFS_ACCESS_READ, fds), -ENOLCK);
-    gmsfs_close(writer);
 }
 
 TAP_TEST(no_descriptor_comes_once_the_session_was_revoked)

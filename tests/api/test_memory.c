@@ -9,8 +9,8 @@
 
 TAP_TEST(writer_fills_reader_sees_the_same_bytes)
 {
-    struct gmsfs_mapping *list = NULL;
-    gmsfs_t *reader;
+    auto_free struct gmsfs_mapping *list = NULL;
+    auto_store *reader = NULL;
     size_t count = 0;
 
     publish(5000, "weights", 0x5a);
@@ -27,13 +27,11 @@ TAP_TEST(writer_fills_reader_sees_the_same_bytes)
     check_int(gmsfs_total_bytes(reader), list[0].aligned_bytes);
     check_int(gmsfs_attach_mapping(reader, list[0].slot, GMSFS_ACCESS_WRITE, &(void *){NULL}),
               -EACCES);
-    free(list);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(commit_turns_the_writers_mappings_read_only)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     void *ptr = NULL;
 
     check_int(gmsfs_create_mapping(store, 100, "t", NULL, &ptr), 0);
@@ -42,7 +40,6 @@ TAP_TEST(commit_turns_the_writers_mappings_read_only)
     check_int(gmsfs_commit(store, GMSFS_COMMIT_STAY, NULL), 0);
     check_str(rights_at(ptr), "r--s");
     check_int(*(unsigned char *)ptr, 9);
-    gmsfs_close(store);
 }
 
 TAP_TEST(a_failed_immutable_commit_leaves_unsealed_memory_writable_and_the_rest_readable)
@@ -80,7 +77,7 @@ TAP_TEST(a_failed_immutable_commit_leaves_unsealed_memory_writable_and_the_rest_
 
 TAP_TEST(refused_commit_leaves_the_writer_its_memory)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata outside = {.key = "outside", .offset = UINT64_MAX / 2};
     unsigned char *ptr = NULL;
 
@@ -92,12 +89,11 @@ TAP_TEST(refused_commit_leaves_the_writer_its_memory)
     check_int(gmsfs_metadata_delete(store, "outside"), 0);
     check_int(gmsfs_commit(store, 0, NULL), 0);
     check_str(rights_at(ptr), "r--s");
-    gmsfs_close(store);
 }
 
 TAP_TEST(handles_are_listed_found_and_freed)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_handle_info *list = NULL, info;
     uint64_t first = 0, named = 0;
     size_t count = 0;
@@ -131,12 +127,11 @@ TAP_TEST(handles_are_listed_found_and_freed)
     check_int(gmsfs_list_handles(store, NULL, &list, &count), 0);
     check_int(count, 0);
     check(list == NULL);
-    gmsfs_close(store);
 }
 
 TAP_TEST(export_finds_a_slot_behind_gaps)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t first = 0, last = 0;
     unsigned char byte = 0;
     void *ptr = NULL;
@@ -160,7 +155,6 @@ TAP_TEST(export_finds_a_slot_behind_gaps)
     close(fd);
     check_int(gmsfs_export_handle(store, first, GMSFS_ACCESS_READ, &fd), -ENOENT);
     check_int(gmsfs_export_handle(store, first + 900, GMSFS_ACCESS_WRITE, &fd), -ENOENT);
-    gmsfs_close(store);
 }
 
 static uint64_t free_bytes(void)
@@ -185,7 +179,7 @@ static uint64_t wait_for_free_bytes(uint64_t used_bytes)
 
 TAP_TEST(lock_and_memory_are_taken_together_and_allocations_draw_from_it)
 {
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
     uint64_t granularity, before;
     void *ptr = NULL;
 
@@ -205,12 +199,11 @@ TAP_TEST(lock_and_memory_are_taken_together_and_allocations_draw_from_it)
     check_int(gmsfs_connect_reserve(store, GMSFS_MODE_RW_OR_RO, WAIT_MS, granularity), 0);
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_RO);
     check_int(free_bytes(), before - granularity);
-    gmsfs_close(store);
 }
 
 TAP_TEST(addresses_are_reserved_mapped_twice_and_given_back)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t granularity = granularity_of(store), slot = 0, found = 0, offset = 0;
     char *va = NULL;
 
@@ -241,12 +234,11 @@ TAP_TEST(addresses_are_reserved_mapped_twice_and_given_back)
     check_int(gmsfs_free_va(store, va + granularity), -ENOENT);
     check_int(gmsfs_free_va(store, va), 0);
     check_str(rights_at(va), "");
-    gmsfs_close(store);
 }
 
 TAP_TEST(descriptor_of_an_address_is_a_new_one)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct stat status;
     void *ptr = NULL;
     int fd = -1;
@@ -266,12 +258,11 @@ TAP_TEST(descriptor_of_an_address_is_a_new_one)
     if (is_host(store))
         check_int(pwrite(fd, "y", 1, 10), -1);
     close(fd);
-    gmsfs_close(store);
 }
 
 TAP_TEST(descriptor_of_an_earlier_layout_is_stale)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     void *ptr = NULL;
     int fd = -1;
 
@@ -280,12 +271,11 @@ TAP_TEST(descriptor_of_an_earlier_layout_is_stale)
     publish(200, "u", 4);
     check_int(gmsfs_connect(store, GMSFS_MODE_RO, WAIT_MS), 0);
     check_int(gmsfs_descriptor_of(store, ptr, &fd), -ESTALE);
-    gmsfs_close(store);
 }
 
 TAP_TEST(destroy_gives_everything_back)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_info info = {0};
     struct gmsfs_mapping *list = NULL;
     size_t count = 0;
@@ -308,12 +298,11 @@ TAP_TEST(destroy_gives_everything_back)
     free(list);
     check_int(gmsfs_get_info(store, &info), 0);
     check_int(info.allocations, 3); /* allocations that were only attached stay in the layout */
-    gmsfs_close(store);
 }
 
 TAP_TEST(failed_create_leaves_no_allocation)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_info info;
     void *ptr = NULL;
 
@@ -322,12 +311,11 @@ TAP_TEST(failed_create_leaves_no_allocation)
     check_int(gmsfs_get_info(store, &info), 0);
     check_int(info.allocations, 0);
     check(ptr == NULL);
-    gmsfs_close(store);
 }
 
 TAP_TEST(memory_outlives_the_lock_while_it_is_mapped)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     void *ptr = NULL;
 
     check_int(gmsfs_create_mapping(store, 100, "t", NULL, &ptr), 0);
@@ -336,15 +324,14 @@ TAP_TEST(memory_outlives_the_lock_while_it_is_mapped)
     publish(300, "other", 8);
     check_int(*(unsigned char *)ptr, 3);
     check_int(gmsfs_destroy_mapping(store, ptr), 0);
-    gmsfs_close(store);
 }
 
 TAP_TEST(private_copy_is_this_processs_own_and_stays_in_sleep)
 {
     unsigned char *shared = NULL, *copy = NULL;
     struct gmsfs_memory_info info = {0};
-    struct gmsfs_mapping *list = NULL;
-    gmsfs_t *store;
+    auto_free struct gmsfs_mapping *list = NULL;
+    auto_store *store = NULL;
     size_t count = 0;
     uint64_t granularity;
 
@@ -373,8 +360,6 @@ TAP_TEST(private_copy_is_this_processs_own_and_stays_in_sleep)
     check_int(gmsfs_free_private(store, copy + 1), -ENOENT);
     check_int(gmsfs_free_private(store, copy), 0);
     check_str(rights_at(copy), "");
-    free(list);
-    gmsfs_close(store);
 }
 
 static int count_call(void *context)
@@ -391,7 +376,7 @@ static int refuse_call(void *context)
 
 TAP_TEST(callers_way_to_synchronise_comes_before_commit_and_sleep)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     void *ptr = NULL;
     int calls = 0;
 
@@ -405,5 +390,4 @@ TAP_TEST(callers_way_to_synchronise_comes_before_commit_and_sleep)
     check_int(calls, 1);
     check_int(gmsfs_unmap_all_vas(store, 0), 0);
     check_int(calls, 2);
-    gmsfs_close(store);
 }

@@ -20,7 +20,7 @@ static struct gmsfs_metadata text_entry(const char *key, const char *value, uint
 
 TAP_TEST(entries_are_put_got_replaced_and_deleted)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entry = text_entry("a.b", "one", GMSFS_SLOT_NONE);
     uint64_t slot = 0, found = 0, offset = 0;
     void *value = NULL;
@@ -46,13 +46,12 @@ TAP_TEST(entries_are_put_got_replaced_and_deleted)
     check_int(gmsfs_metadata_delete(store, "a.b"), -ENOENT);
     entry = text_entry("a.b", "x", slot + 5);
     check_int(gmsfs_metadata_put(store, &entry), -EINVAL);
-    gmsfs_close(store);
 }
 
 TAP_TEST(large_values_come_back_with_their_binding)
 {
     static char large[GMSFS_VALUE_MAX];
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entry = {.key = "./large%", .value = large, .value_bytes = sizeof large};
     uint64_t found = 0, offset = 0;
     void *value = NULL;
@@ -75,14 +74,13 @@ TAP_TEST(large_values_come_back_with_their_binding)
     check_int(gmsfs_metadata_get(store, "./large%", &found, &offset, &value, &value_bytes), 0);
     check_int(value_bytes, entry.value_bytes);
     free(value);
-    gmsfs_close(store);
 }
 
 TAP_TEST(many_are_put_at_once_and_listed_in_order)
 {
     static char names[MANY][24];
     static struct gmsfs_metadata entries[MANY];
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_layout *layout = NULL;
     uint64_t slot = 0;
     char **keys = NULL, hash[GMSFS_HASH_TEXT_BYTES];
@@ -111,7 +109,6 @@ TAP_TEST(many_are_put_at_once_and_listed_in_order)
     check_int(gmsfs_get_memory_layout_hash(store, hash), 0);
     check_str(layout->hash, hash);
     gmsfs_free_layout(layout);
-    gmsfs_close(store);
 }
 
 /* Lists the keys in order, each twice: first all of them, then from places in between. */
@@ -145,7 +142,7 @@ TAP_TEST(a_long_directory_is_listed_in_order_and_from_any_place)
 {
     static char names[MANY][24], path[PATH_MAX];
     static struct gmsfs_metadata entries[MANY];
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     DIR *directory;
 
     for (int i = 0; i < MANY; i++) {
@@ -159,15 +156,14 @@ TAP_TEST(a_long_directory_is_listed_in_order_and_from_any_place)
     require(directory != NULL);
     check_listing(directory);
     closedir(directory);
-    gmsfs_close(store);
 }
 
 TAP_TEST(a_layout_of_many_megabytes_is_read_whole)
 {
     static char names[LARGE_VALUES][16];
     static struct gmsfs_metadata entries[LARGE_VALUES];
-    char *value = malloc(GMSFS_VALUE_MAX);
-    gmsfs_t *store = open_fresh_writer();
+    auto_free char *value = malloc(GMSFS_VALUE_MAX);
+    auto_store *store = open_fresh_writer();
     struct gmsfs_layout *layout = NULL;
 
     require(value != NULL);
@@ -190,13 +186,11 @@ TAP_TEST(a_layout_of_many_megabytes_is_read_whole)
         check_bytes(entry->value, entry->value_bytes, value + i, GMSFS_VALUE_MAX - (size_t)i);
     }
     gmsfs_free_layout(layout);
-    free(value);
-    gmsfs_close(store);
 }
 
 TAP_TEST(a_bad_one_among_many_stops_all_and_is_named)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entries[3] = {text_entry("a", "1", GMSFS_SLOT_NONE),
                                         text_entry("b", "2", GMSFS_SLOT_NONE),
                                         text_entry("c", "3", 12345)};
@@ -217,14 +211,13 @@ TAP_TEST(a_bad_one_among_many_stops_all_and_is_named)
     check_int(gmsfs_metadata_list(store, NULL, &keys, &count), 0);
     check_int(count, 3);
     free(keys);
-    gmsfs_close(store);
 }
 
 /* The value's address has no memory, so reading one byte of it would end this. */
 TAP_TEST(values_beyond_the_bound_leave_what_is_there)
 {
     static const size_t beyond[] = {GMSFS_VALUE_MAX + 1, SIZE_MAX - 8, SIZE_MAX - 1, SIZE_MAX};
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entries[3] = {text_entry("a", "new", GMSFS_SLOT_NONE),
                                         text_entry("k", "v", GMSFS_SLOT_NONE),
                                         text_entry("z", "new", GMSFS_SLOT_NONE)};
@@ -244,16 +237,15 @@ TAP_TEST(values_beyond_the_bound_leave_what_is_there)
     check_int(count, 1);
     check_str(count ? keys[0] : NULL, "k");
     free(keys);
-    gmsfs_close(store);
 }
 
 /* A large one takes another path than a small one. */
 TAP_TEST(a_binding_that_cannot_be_leaves_the_value_that_is_there)
 {
     static char large[2 * GMSFS_PUT_DATA_MAX];
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entry = text_entry("k", "old", GMSFS_SLOT_NONE);
-    void *value = NULL;
+    auto_free void *value = NULL;
     size_t bytes = 0;
 
     check_int(gmsfs_metadata_put(store, &entry), 0);
@@ -266,26 +258,23 @@ TAP_TEST(a_binding_that_cannot_be_leaves_the_value_that_is_there)
     check_int(gmsfs_metadata_get(store, "k", &entry.slot, NULL, &value, &bytes), 0);
     check_bytes(value, bytes, "old", 3);
     check(entry.slot == GMSFS_SLOT_NONE);
-    free(value);
-    gmsfs_close(store);
 }
 
 TAP_TEST(readers_may_not_change_entries)
 {
     struct gmsfs_metadata entry = text_entry("k", "v", GMSFS_SLOT_NONE);
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish(10, "t", 1);
     reader = open_locked(GMSFS_MODE_RO);
     check_int(gmsfs_metadata_put(reader, &entry), -ENOLCK);
     check_int(gmsfs_metadata_put_many(reader, &entry, 1, NULL), -ENOLCK);
     check_int(gmsfs_metadata_delete(reader, "k"), -ENOLCK);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(commit_refuses_an_offset_outside_of_what_is_mapped)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entry = text_entry("k", "v", 0);
 
     check_int(gmsfs_allocate_handle(store, 10, "t", NULL, &entry.slot), 0);
@@ -296,7 +285,6 @@ TAP_TEST(commit_refuses_an_offset_outside_of_what_is_mapped)
     entry.offset--;
     check_int(gmsfs_metadata_put(store, &entry), 0);
     check_int(gmsfs_commit(store, 0, NULL), 0);
-    gmsfs_close(store);
 }
 
 static int try_open(const char *path)
@@ -326,7 +314,7 @@ static pid_t start_looking(const char *path)
 /* Between finding a name and looking it up the entry goes, and another appears. */
 TAP_TEST(what_comes_and_goes_is_there_or_not_and_never_stale)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entry = text_entry("k", "v", GMSFS_SLOT_NONE);
     char path[PATH_MAX];
     int status = 0;
@@ -341,5 +329,4 @@ TAP_TEST(what_comes_and_goes_is_there_or_not_and_never_stale)
     }
     check(WIFEXITED(status));
     check_int(WEXITSTATUS(status), 0);
-    gmsfs_close(store);
 }

@@ -45,7 +45,7 @@ TAP_TEST(who_sleeps_over_a_demotion_wakes_with_every_pointer_and_byte)
 {
     unsigned char *ptrs[2];
     struct gmsfs_info before, after;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_two(1);
     reader = open_attached(ptrs);
@@ -63,26 +63,24 @@ TAP_TEST(who_sleeps_over_a_demotion_wakes_with_every_pointer_and_byte)
     }
     check_str(after.layout_hash, before.layout_hash);
     check_int(after.generation, before.generation);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(who_keeps_the_lock_asleep_keeps_the_store_on_its_device)
 {
     unsigned char *ptrs[2];
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_two(1);
     reader = open_attached(ptrs);
     check_int(gmsfs_unmap_all_vas(reader, GMSFS_UNMAP_KEEP_LOCK), 0);
     check_int(order("host"), -EBUSY);
     check_int(gmsfs_remap_all_vas(reader, 0, 1), 0);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(given_up_and_loaded_anew_in_other_slots_is_found_by_rank_unless_strict)
 {
     unsigned char *ptrs[2];
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_two(1);
     reader = open_attached(ptrs);
@@ -93,13 +91,12 @@ TAP_TEST(given_up_and_loaded_anew_in_other_slots_is_found_by_rank_unless_strict)
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), -ESTALE);
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), 0);
     check_bytes_of(ptrs, 7);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(who_reads_anywhere_moves_nothing)
 {
-    gmsfs_t *reader = open_store();
-    struct gmsfs_mapping *list = NULL;
+    auto_store *reader = open_store();
+    auto_free struct gmsfs_mapping *list = NULL;
     unsigned char *ptrs[2];
     uint64_t moves;
     size_t count = 0;
@@ -117,8 +114,6 @@ TAP_TEST(who_reads_anywhere_moves_nothing)
     check_bytes_of(ptrs, 1);
     check_int(look().moves, moves);
     check_int(look().residency, GMSFS_RESIDENCY_HOST);
-    free(list);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(who_replaces_waits_for_no_move_and_cannot_use_what_is_elsewhere)
@@ -158,12 +153,11 @@ TAP_TEST(who_replaces_waits_for_no_move_and_cannot_use_what_is_elsewhere)
 
 TAP_TEST(flags_that_are_none_are_refused)
 {
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
 
     check_int(gmsfs_set_connect_flags(store, 8), -EINVAL);
     check_int(gmsfs_set_connect_flags(store, GMSFS_CONNECT_ANY | GMSFS_CONNECT_REPLACE), 0);
     check_int(gmsfs_set_connect_flags(store, 0), 0);
-    gmsfs_close(store);
 }
 
 static void *wake(void *handle)

@@ -30,7 +30,7 @@ static unsigned char *attach(gmsfs_t *reader)
 TAP_TEST(sleeper_wakes_at_its_addresses_once_the_gpu_has_the_bytes_again)
 {
     unsigned char *ptr;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_one(5);
     reader = open_locked(GMSFS_MODE_RO);
@@ -41,7 +41,6 @@ TAP_TEST(sleeper_wakes_at_its_addresses_once_the_gpu_has_the_bytes_again)
     check_int(byte_at(ptr), 5);
     check_int(byte_at(ptr + 4999), 5);
     check_int(fill(ptr, 1, 1), DRV_INVALID_VALUE);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(who_reads_anywhere_maps_host_memory_without_the_gpu)
@@ -65,7 +64,7 @@ TAP_TEST(who_reads_anywhere_maps_host_memory_without_the_gpu)
 
 TAP_TEST(who_reads_anywhere_maps_what_moved_since_it_took_the_lock)
 {
-    gmsfs_t *reader = open_store();
+    auto_store *reader = open_store();
     struct gmsfs_info info = {0};
 
     publish_one(6);
@@ -77,12 +76,11 @@ TAP_TEST(who_reads_anywhere_maps_what_moved_since_it_took_the_lock)
     check_int(count_mapped(), 1);
     check_int(gmsfs_get_info(reader, &info), 0);
     check_int(info.memory, GMSFS_MEMORY_CUDA);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(handle_maps_the_gpu_again_when_it_connects_without_the_flag)
 {
-    gmsfs_t *reader = open_store();
+    auto_store *reader = open_store();
     struct gmsfs_info info = {0};
 
     publish_one(7);
@@ -96,13 +94,12 @@ TAP_TEST(handle_maps_the_gpu_again_when_it_connects_without_the_flag)
     check_int(info.memory, GMSFS_MEMORY_CUDA);
     check_int(byte_at(attach(reader)), 7);
     check_int(count_mapped(), 1);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(reserved_addresses_of_the_gpu_take_no_host_memory)
 {
     unsigned char *ptr;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_one(8);
     reader = open_locked(GMSFS_MODE_RO);
@@ -117,5 +114,4 @@ TAP_TEST(reserved_addresses_of_the_gpu_take_no_host_memory)
     check_int(gmsfs_set_connect_flags(reader, 0), 0);
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
     check_int(byte_at(ptr), 8);
-    gmsfs_close(reader);
 }

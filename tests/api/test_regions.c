@@ -13,9 +13,9 @@
 
 TAP_TEST(a_server_reads_and_writes_what_a_client_registered)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
-    int fd = make_object(8192);
+    auto_fd fd = make_object(8192);
     char bytes[8] = {0};
 
     require(pwrite(fd, "abcdefgh", 8, 100) == 8);
@@ -36,15 +36,13 @@ TAP_TEST(a_server_reads_and_writes_what_a_client_registered)
     check_int(pread(fd, bytes, 4, 100 + 4092), 4);
     check_bytes(bytes, 4, "last", 4);
     gmsfs_region_close(region);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(a_region_is_mapped_where_it_begins)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
-    int fd = make_object(3 * 4096);
+    auto_fd fd = make_object(3 * 4096);
     void *ptr = NULL;
 
     require(register_fd(regions, "r", fd, 5000, 4096) == 0);
@@ -58,13 +56,11 @@ TAP_TEST(a_region_is_mapped_where_it_begins)
     check_int(gmsfs_region_unmap(region), 0);
     check_int(gmsfs_region_unmap(region), 0);
     gmsfs_region_close(region);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(an_object_that_may_only_be_read_is_only_read)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
     char path[64];
     void *ptr;
@@ -79,16 +75,15 @@ TAP_TEST(an_object_that_may_only_be_read_is_only_read)
     gmsfs_region_close(region);
     close(readable);
     close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(a_key_without_a_descriptor_is_opened_as_shared_memory)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
     struct gmsfs_region_request wish = wish_of("r", -1, 0, 64);
     char key[64], bytes[4];
-    int fd;
+    auto_fd fd = -1;
 
     snprintf(key, sizeof key, "/gmsfs_test_regions_%d", getpid());
     wish.key = key;
@@ -102,13 +97,11 @@ TAP_TEST(a_key_without_a_descriptor_is_opened_as_shared_memory)
     check_int(gmsfs_region_read(region, 0, bytes, 4, NULL), 0);
     check_bytes(bytes, 4, "abcd", 4);
     gmsfs_region_close(region);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(a_cuda_region_is_its_handle)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
     struct gmsfs_region_request wish = cuda_wish("cu0");
     char byte;
@@ -125,17 +118,16 @@ TAP_TEST(a_cuda_region_is_its_handle)
     check_int(gmsfs_region_write(region, 0, &byte, 1, NULL), -EOPNOTSUPP);
     check_int(gmsfs_region_map(region, GMSFS_ACCESS_READ, &ptr), -EOPNOTSUPP);
     gmsfs_region_close(region);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(a_list_is_whole_and_in_order_of_names)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     struct gmsfs_region_request wish = cuda_wish("cu");
     struct gmsfs_region_info *list = NULL;
     char name[16];
     size_t count = 9;
-    int fd = make_object(4096);
+    auto_fd fd = make_object(4096);
 
     check_int(gmsfs_region_list(regions, SELF, GMSFS_REGION_ANY, &list, &count), 0);
     check(count == 0 && list == NULL);
@@ -159,15 +151,13 @@ TAP_TEST(a_list_is_whole_and_in_order_of_names)
     check_int(gmsfs_region_list(regions, SELF, GMSFS_REGION_ANY, &list, &count), 0);
     check_int(count, 1);
     gmsfs_region_list_free(list);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 /* ---- stores -------------------------------------------------------------------------------- */
 
 TAP_TEST(a_committed_allocation_is_a_region_for_readers)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
     gmsfs_t *writer;
     char key[512], bytes[4];
@@ -203,17 +193,16 @@ TAP_TEST(a_committed_allocation_is_a_region_for_readers)
     check_int(gmsfs_region_register(regions, &wish, &reason), -EAGAIN);
     check_int(reason, GMSFS_REGION_UNCOMMITTED);
     gmsfs_close(writer);
-    gmsfs_regions_close(regions);
 }
 
 /* ---- references ---------------------------------------------------------------------------- */
 
 TAP_TEST(a_region_in_use_drains_and_goes_with_its_last_reference)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *first = NULL, *second = NULL;
     struct gmsfs_region_info info;
-    int fd = make_object(4096);
+    auto_fd fd = make_object(4096);
     char byte;
 
     require(register_fd(regions, "r", fd, 0, 10) == 0);
@@ -228,13 +217,11 @@ TAP_TEST(a_region_in_use_drains_and_goes_with_its_last_reference)
     gmsfs_region_close(second);
     check_int(gmsfs_region_get(regions, SELF, GMSFS_REGION_ANY, "r", &info), -ENOENT);
     check_int(register_fd(regions, "r", fd, 0, 10), 0);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(a_holder_that_is_killed_drops_its_references)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     int fd = make_object(4096), ready[2];
     pid_t child;
     char byte;
@@ -265,12 +252,11 @@ TAP_TEST(a_holder_that_is_killed_drops_its_references)
     close(ready[0]);
     close(ready[1]);
     close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(nothing_is_left_of_many_rounds)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
     int fd = make_object(4096), before;
     void *ptr;
@@ -289,12 +275,11 @@ TAP_TEST(nothing_is_left_of_many_rounds)
     check_int(count_fds(), before);
     check_int(count_references(regions, "r"), -ENOENT);
     close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(a_reference_is_handed_to_another_process)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL, *there = NULL;
     struct gmsfs_region_info info;
     int fd = make_object(4096), file = -1, memory = -1;
@@ -312,5 +297,4 @@ TAP_TEST(a_reference_is_handed_to_another_process)
     gmsfs_region_close(there);
     check_int(count_references(regions, "r"), 0);
     close(fd);
-    gmsfs_regions_close(regions);
 }

@@ -19,10 +19,10 @@
 
 TAP_TEST(what_cannot_be_registered_says_why)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     struct gmsfs_region_request wish;
     char name[301];
-    int fd = make_object(4096);
+    auto_fd fd = make_object(4096);
 
     check_int(register_fd(regions, "r", fd, 0, 4097), -EINVAL);
     check_int(reason, GMSFS_REGION_BAD_RANGE);
@@ -56,16 +56,14 @@ TAP_TEST(what_cannot_be_registered_says_why)
     wish.raw_handle_bytes = 63;
     check_int(gmsfs_region_register(regions, &wish, &reason), -EINVAL);
     check_int(reason, GMSFS_REGION_BAD_HANDLE);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(what_is_unknown_says_so)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     struct gmsfs_region_info info;
     gmsfs_region_t *region;
-    int fd = make_object(4096);
+    auto_fd fd = make_object(4096);
 
     require(register_fd(regions, "r", fd, 0, 1) == 0);
     check_int(gmsfs_region_get(regions, SELF, GMSFS_REGION_SYSTEM, "none", &info), -ENOENT);
@@ -76,8 +74,6 @@ TAP_TEST(what_is_unknown_says_so)
     check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_CUDA, "r"), -ENOENT);
     check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_SYSTEM, "r"), 0);
     check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_SYSTEM, "r"), -ENOENT);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(an_access_outside_says_where)
@@ -98,12 +94,12 @@ TAP_TEST(an_access_outside_says_where)
 
 TAP_TEST(an_object_that_shrinks_is_an_error_and_no_signal)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
     struct stat stat;
     char bytes[64];
     void *ptr;
-    int fd = make_object(8192);
+    auto_fd fd = make_object(8192);
 
     require(register_fd(regions, "r", fd, 4096, 64) == 0);
     require(gmsfs_region_open(regions, SELF, "r", &region, NULL) == 0);
@@ -116,13 +112,11 @@ TAP_TEST(an_object_that_shrinks_is_an_error_and_no_signal)
     check(fstat(fd, &stat) == 0 && stat.st_size == 4100); /* it did not grow again either */
     check_int(gmsfs_region_map(region, GMSFS_ACCESS_READ, &ptr), -ENODATA);
     gmsfs_region_close(region);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(what_is_no_memory_is_not_taken)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     char path[] = "/var/tmp/gmsfs_regions_XXXXXX";
     int pipes[2], directory = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int file = mkstemp(path), object = make_object(4096), written;
@@ -146,13 +140,12 @@ TAP_TEST(what_is_no_memory_is_not_taken)
     for (size_t i = 1; i < 4; i++)
         close(wrong[i]);
     close(object);
-    gmsfs_regions_close(regions);
 }
 
 /* A file of the mount itself: closing it sends a request to the process that would wait for it. */
 TAP_TEST(a_file_of_the_mount_is_no_object)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     int object = make_object(4096), file;
     char path[4200];
 
@@ -169,17 +162,16 @@ TAP_TEST(a_file_of_the_mount_is_no_object)
     struct gmsfs_region_info info;
     check_int(gmsfs_region_get(regions, SELF, GMSFS_REGION_ANY, "r", &info), 0);
     close(object);
-    gmsfs_regions_close(regions);
 }
 
 /* ---- stores -------------------------------------------------------------------------------- */
 
 TAP_TEST(what_is_not_in_a_store_is_no_region)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     char key[512], path[4200];
     struct gmsfs_region_request wish = wish_of("w", -1, 0, 10);
-    int fd = make_object(4096);
+    auto_fd fd = make_object(4096);
 
     snprintf(path, sizeof path, "%s/fresh", mount_path);
     require(mkdir(path, 0755) == 0);
@@ -198,8 +190,6 @@ TAP_TEST(what_is_not_in_a_store_is_no_region)
     wish.fd = fd;
     check_int(gmsfs_region_register(regions, &wish, &reason), -EINVAL);
     check_int(reason, GMSFS_REGION_BAD_OBJECT);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 TAP_TEST(the_directory_of_regions_is_no_store)
@@ -297,7 +287,7 @@ static int meddle(gmsfs_regions_t *regions)
 
 TAP_TEST(a_user_cannot_see_open_or_unregister_anothers_regions)
 {
-    gmsfs_regions_t *regions;
+    auto_regions *regions = NULL;
     struct gmsfs_region_info *list = NULL;
     size_t count = 0;
 
@@ -310,7 +300,6 @@ TAP_TEST(a_user_cannot_see_open_or_unregister_anothers_regions)
     check_int(count, 2); /* they outlive the process that registered them */
     gmsfs_region_list_free(list);
     check_int(gmsfs_region_unregister_all(regions, ANNA, GMSFS_REGION_ANY, NULL), 0);
-    gmsfs_regions_close(regions);
 }
 
 static int use_mine(gmsfs_regions_t *regions)
@@ -329,10 +318,10 @@ static int use_mine(gmsfs_regions_t *regions)
 
 TAP_TEST(root_registers_for_others)
 {
-    gmsfs_regions_t *regions;
+    auto_regions *regions = NULL;
     struct gmsfs_region_request wish;
     gmsfs_region_t *region = NULL;
-    int fd;
+    auto_fd fd = -1;
 
     if (geteuid() != 0)
         return;
@@ -348,14 +337,12 @@ TAP_TEST(root_registers_for_others)
     wish.fd = -1; /* it opens nothing for others */
     check_int(gmsfs_region_register(regions, &wish, &reason), -EINVAL);
     check_int(reason, GMSFS_REGION_BAD_OBJECT);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 /* A store that its group may read: root says which groups the other user has. */
 TAP_TEST(an_allocation_is_registered_for_who_may_read_its_store)
 {
-    gmsfs_regions_t *regions;
+    auto_regions *regions = NULL;
     struct gmsfs_region_request wish;
     uint32_t group = 65500;
     char key[512];
@@ -374,5 +361,4 @@ TAP_TEST(an_allocation_is_registered_for_who_may_read_its_store)
     check_int(gmsfs_region_register(regions, &wish, &reason), 0);
     check_int(gmsfs_region_unregister(regions, BEN, GMSFS_REGION_ANY, "w"), 0);
     require(chown(store_path(), 0, 0) == 0 && chmod(store_path(), 0755) == 0);
-    gmsfs_regions_close(regions);
 }

@@ -16,9 +16,9 @@
  * is denied. */
 TAP_TEST(each_call_says_what_it_did_round_after_round)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     uint64_t count = 77;
-    int fd = make_object(BYTES);
+    auto_fd fd = make_object(BYTES);
 
     for (int i = 0; i < 300 && !tap_failed; i++) {
         check_int(register_fd(regions, "r", fd, 0, BYTES), 0);
@@ -33,8 +33,6 @@ TAP_TEST(each_call_says_what_it_did_round_after_round)
         check_int(gmsfs_region_unregister_all(regions, SELF, GMSFS_REGION_ANY, &count), 0);
         check_int(count, 0);
     }
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
@@ -159,7 +157,7 @@ TAP_TEST(threads_read_and_write_one_region_behind_its_unregistering_and_its_hand
     struct worker workers[THREADS] = {0};
     gmsfs_regions_t *regions = open_regions();
     gmsfs_region_t *region = NULL;
-    int fd = make_object(BYTES);
+    auto_fd fd = make_object(BYTES);
 
     require(register_fd(regions, "r", fd, 0, BYTES) == 0);
     require(gmsfs_region_open(regions, SELF, "r", &region, NULL) == 0);
@@ -172,7 +170,6 @@ TAP_TEST(threads_read_and_write_one_region_behind_its_unregistering_and_its_hand
     regions = open_regions();
     check_int(count_references(regions, "r"), -ENOENT);
     gmsfs_regions_close(regions);
-    close(fd);
 }
 
 /* ---- fork(2) ------------------------------------------------------------------------------- */
@@ -212,9 +209,9 @@ static int use_as_child(gmsfs_regions_t *regions, gmsfs_region_t *region, int fd
 
 TAP_TEST(a_child_of_fork_cannot_use_the_handle_nor_give_its_parents_references_back)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
-    int fd = make_object(BYTES);
+    auto_fd fd = make_object(BYTES);
     char byte = 0;
     pid_t child;
 
@@ -232,8 +229,6 @@ TAP_TEST(a_child_of_fork_cannot_use_the_handle_nor_give_its_parents_references_b
     check_int(count_references(regions, "r"), 1); /* it drains */
     gmsfs_region_close(region);
     check_int(count_references(regions, "r"), -ENOENT);
-    close(fd);
-    gmsfs_regions_close(regions);
 }
 
 /* Returns the line that failed. before: open descriptors, before the library's first. */
@@ -252,7 +247,7 @@ static int keep_as_child(gmsfs_regions_t *regions, gmsfs_region_t *region, char 
 TAP_TEST(a_child_of_fork_has_what_its_parent_opened_and_mapped_until_it_closes_that)
 {
     int fd = make_object(BYTES), before = count_fds();
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL;
     char *ptr = NULL;
     pid_t child;
@@ -270,16 +265,15 @@ TAP_TEST(a_child_of_fork_has_what_its_parent_opened_and_mapped_until_it_closes_t
     gmsfs_region_close(region);
     check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r"), 0);
     close(fd);
-    gmsfs_regions_close(regions);
 }
 
 /* ---- unregistered -------------------------------------------------------------------------- */
 
 TAP_TEST(a_region_that_was_unregistered_is_read_written_and_mapped_until_it_is_closed)
 {
-    gmsfs_regions_t *regions = open_regions();
+    auto_regions *regions = open_regions();
     gmsfs_region_t *region = NULL, *again = NULL;
-    int fd = make_object(BYTES);
+    auto_fd fd = make_object(BYTES);
     char byte = 0, *ptr = NULL;
 
     require(register_fd(regions, "r", fd, 0, BYTES) == 0);
@@ -296,6 +290,4 @@ TAP_TEST(a_region_that_was_unregistered_is_read_written_and_mapped_until_it_is_c
     gmsfs_region_close(region);
     check_int(gmsfs_region_open(regions, SELF, "r", &again, NULL), -ENOENT);
     check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r"), -ENOENT);
-    close(fd);
-    gmsfs_regions_close(regions);
 }

@@ -59,14 +59,13 @@ TAP_TEST(store_of_another_gpu_is_refused)
 {
     const char *elsewhere = getenv("GMSFS_TEST_ELSEWHERE");
     unsigned char *ptr;
-    gmsfs_t *slot;
+    auto_store *slot = NULL;
 
     require(elsewhere != NULL);
     publish_one('a', 5, 5000);
     slot = open_slot('a', &ptr);
     check_int(gmsfs_retarget(slot, elsewhere, WAIT_MS), -EXDEV);
     check_int(byte_at(ptr), 5);
-    gmsfs_close(slot);
 }
 
 /* Two mounts of one GPU have the same memory, but events of their own. */
@@ -75,7 +74,7 @@ TAP_TEST(notices_follow_a_slot_to_another_mount_by_the_same_descriptor)
     struct pollfd poller = {.events = POLLIN};
     struct stat events, store;
     unsigned char *ptr;
-    gmsfs_t *slot;
+    auto_store *slot = NULL;
 
     publish_one('a', 5, 5000);
     publish_one(BESIDE, 6, 5000);
@@ -93,13 +92,12 @@ TAP_TEST(notices_follow_a_slot_to_another_mount_by_the_same_descriptor)
     check_int(poll(&poller, 1, 0), 0);
     gmsfs_close(open_slot(BESIDE, &ptr));
     check_int(poll(&poller, 1, WAIT_MS), 1);
-    gmsfs_close(slot);
 }
 
 TAP_TEST(another_size_leaves_the_gpu_as_it_was)
 {
     unsigned char *ptr;
-    gmsfs_t *slot;
+    auto_store *slot = NULL;
 
     publish_one('a', 5, 5000);
     publish_one('b', 6, 6000);
@@ -107,14 +105,13 @@ TAP_TEST(another_size_leaves_the_gpu_as_it_was)
     check_int(gmsfs_retarget(slot, path_of('b'), WAIT_MS), -ESTALE);
     check_int(byte_at(ptr), 5);
     check_int(count_mapped(), 1);
-    gmsfs_close(slot);
 }
 
 /* The driver maps the old store again after it has refused the new one. */
 TAP_TEST(mapping_that_the_driver_refuses_brings_the_old_store_back)
 {
     unsigned char *ptr;
-    gmsfs_t *slot;
+    auto_store *slot = NULL;
 
     publish_one('a', 5, 5000);
     publish_one('b', 6, 5000);
@@ -128,13 +125,12 @@ TAP_TEST(mapping_that_the_driver_refuses_brings_the_old_store_back)
     check_int(look_at('b').readers, 0);
     check_int(gmsfs_retarget(slot, path_of('b'), WAIT_MS), 0);
     check_int(byte_at(ptr), 6);
-    gmsfs_close(slot);
 }
 
 TAP_TEST(slot_that_maps_host_memory_for_its_flag_is_refused)
 {
     unsigned char *ptr;
-    gmsfs_t *slot = open_one('a');
+    auto_store *slot = open_one('a');
     struct gmsfs_mapping *list = NULL;
     size_t count = 0;
 
@@ -149,5 +145,4 @@ TAP_TEST(slot_that_maps_host_memory_for_its_flag_is_refused)
     free(list);
     check_int(gmsfs_retarget(slot, path_of('b'), 0), -EXDEV);
     check_int(ptr[4999], 5);
-    gmsfs_close(slot);
 }

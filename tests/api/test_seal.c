@@ -77,7 +77,7 @@ TAP_TEST(a_writer_that_seals_goes_on_with_its_bytes_alone)
     struct gmsfs_info info = {0};
     char hash[GMSFS_HASH_TEXT_BYTES];
     void *kv[2], *more;
-    gmsfs_t *writer = seal_two(kv);
+    auto_store *writer = seal_two(kv);
     uint64_t slot;
 
     check_int(gmsfs_granted_lock(writer), GMSFS_MODE_RW_DATA);
@@ -99,7 +99,6 @@ TAP_TEST(a_writer_that_seals_goes_on_with_its_bytes_alone)
     check_int(gmsfs_get_memory_layout_hash(writer, hash), 0);
     check_str(hash, info.layout_hash);
     check_int(strlen(hash), 32);
-    gmsfs_close(writer);
 }
 
 TAP_TEST(the_next_writer_adopts_the_layout_and_its_bytes)
@@ -136,21 +135,19 @@ TAP_TEST(the_next_writer_adopts_the_layout_and_its_bytes)
 
 TAP_TEST(data_or_rw_is_a_whole_writer_where_nothing_is_sealed)
 {
-    gmsfs_t *store;
+    auto_store *store = NULL;
 
     publish(KV_BYTES, "weights", 1);
     store = adopt();
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW);
-    gmsfs_close(store);
 }
 
 TAP_TEST(rw_data_is_granted_and_never_asked_for)
 {
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
 
     check_int(gmsfs_connect(store, GMSFS_MODE_RW_DATA, 0), -EINVAL);
     check_int(gmsfs_connect(store, (enum gmsfs_mode)6, 0), -EINVAL);
-    gmsfs_close(store);
 }
 
 TAP_TEST(rw_begins_with_nothing_where_a_layout_is_sealed)
@@ -170,7 +167,7 @@ TAP_TEST(rw_begins_with_nothing_where_a_layout_is_sealed)
 TAP_TEST(an_abort_of_what_is_sealed_keeps_it)
 {
     void *kv[2];
-    gmsfs_t *store = seal_two(kv);
+    auto_store *store = seal_two(kv);
     struct gmsfs_info info = {0};
     int rolled_back = 1;
 
@@ -180,13 +177,12 @@ TAP_TEST(an_abort_of_what_is_sealed_keeps_it)
     check_int(gmsfs_get_info(store, &info), 0);
     check_int(info.state, GMSFS_STATE_LAYOUT_COMMITTED);
     check_int(info.allocations, 2);
-    gmsfs_close(store);
 }
 
 TAP_TEST(what_is_sealed_sleeps_and_wakes_at_its_addresses_as_it_was_mapped)
 {
     void *kv[2];
-    gmsfs_t *store = seal_two(kv);
+    auto_store *store = seal_two(kv);
 
     for (int keeps_lock = 1; keeps_lock >= 0; keeps_lock--) {
         check_int(gmsfs_unmap_all_vas(store, keeps_lock), 0);
@@ -197,12 +193,11 @@ TAP_TEST(what_is_sealed_sleeps_and_wakes_at_its_addresses_as_it_was_mapped)
         check_str(rights_at(kv[0]), "rw-s");
         check_int(*(char *)kv[1], 'b');
     }
-    gmsfs_close(store);
 }
 
 TAP_TEST(a_layout_with_an_entry_beyond_its_allocation_is_not_sealed)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entry = {
         .key = "k", .value = "", .value_bytes = 0, .slot = 0, .offset = 1ull << 40};
 
@@ -210,13 +205,12 @@ TAP_TEST(a_layout_with_an_entry_beyond_its_allocation_is_not_sealed)
     check_int(gmsfs_metadata_put(store, &entry), 0);
     check_int(gmsfs_commit_layout(store), -EINVAL);
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW);
-    gmsfs_close(store);
 }
 
 TAP_TEST(a_member_that_joins_a_sealed_session_maps_it_for_writing)
 {
     void *kv[2], *mapped = NULL;
-    gmsfs_t *store = seal_two(kv), *member = open_store();
+    auto_store *store = seal_two(kv), *member = open_store();
     uint8_t token[GMSFS_TOKEN_BYTES];
     int fd = -1;
 
@@ -230,6 +224,4 @@ TAP_TEST(a_member_that_joins_a_sealed_session_maps_it_for_writing)
     check_int(pwrite(fd, "?", 1, 0), 1);
     check_int(*(char *)kv[1], '?');
     close(fd);
-    gmsfs_close(member);
-    gmsfs_close(store);
 }

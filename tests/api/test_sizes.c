@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 #include <gmsfs_graph.h>
-#include <gmsfs_region.h>
 
 #include "api.h"
 
@@ -42,7 +41,7 @@ static void check_untouched(gmsfs_t *store)
 
 TAP_TEST(allocations_of_huge_sizes)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t size_bytes, slot = 77;
     void *ptr = NULL;
 
@@ -58,12 +57,11 @@ TAP_TEST(allocations_of_huge_sizes)
     check_int(slot, 77);
     check(ptr == NULL);
     check_untouched(store);
-    gmsfs_close(store);
 }
 
 TAP_TEST(slabs_of_huge_sizes)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t size_bytes, slot = 77;
     void *ptr = NULL;
 
@@ -80,12 +78,11 @@ TAP_TEST(slabs_of_huge_sizes)
     check_untouched(store);
     check_int(gmsfs_create_mapping(store, 4096, NULL, &slot, &ptr), 0);
     memset(ptr, 1, 4096);
-    gmsfs_close(store);
 }
 
 TAP_TEST(addresses_of_huge_sizes)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t size_bytes, offset, slot = 0;
     void *va = NULL, *ptr = NULL;
 
@@ -101,12 +98,11 @@ TAP_TEST(addresses_of_huge_sizes)
         REFUSED(gmsfs_resolve(store, (void *)(uintptr_t)size_bytes, &slot, &offset), -ENOENT);
     }
     check(va == NULL);
-    gmsfs_close(store);
 }
 
 TAP_TEST(reservations_of_huge_sizes)
 {
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
     uint64_t size_bytes;
 
     EACH_HUGE(size_bytes)
@@ -116,14 +112,13 @@ TAP_TEST(reservations_of_huge_sizes)
                 -ENOMEM);
     }
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_NONE);
-    gmsfs_close(store);
 }
 
 /* ---- metadata ------------------------------------------------------------------------------ */
 
 TAP_TEST(entries_of_huge_sizes)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entry = {.key = "key", .slot = GMSFS_SLOT_NONE, .value = "value"};
     size_t culprit = 0;
     uint64_t size_bytes;
@@ -144,7 +139,6 @@ TAP_TEST(entries_of_huge_sizes)
         entry.slot = GMSFS_SLOT_NONE;
     }
     check_untouched(store);
-    gmsfs_close(store);
 }
 
 /* ---- lists --------------------------------------------------------------------------------- */
@@ -152,7 +146,7 @@ TAP_TEST(entries_of_huge_sizes)
 TAP_TEST(lists_of_huge_counts)
 {
     static const uint8_t uuid[1][16];
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
     void *stream = NULL;
     uint64_t count;
 
@@ -163,13 +157,12 @@ TAP_TEST(lists_of_huge_counts)
         REFUSED(gmsfs_connect_group(&store, count, GMSFS_MODE_RO, 0), -EINVAL);
         REFUSED(gmsfs_commit_group(&store, count, 0, NULL), -EINVAL);
     }
-    gmsfs_close(store);
 }
 
 /* Sizes as of a later library's programs, or by mistake. */
 TAP_TEST(structs_of_huge_sizes)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_memory_info memory;
     struct gmsfs_handle_info handle, *handles = NULL;
     struct gmsfs_mapping *mappings = NULL;
@@ -188,7 +181,6 @@ TAP_TEST(structs_of_huge_sizes)
         REFUSED((gmsfs_list_mappings)(store, &mappings, &count, size_bytes), -EINVAL);
     }
     check(handles == NULL && mappings == NULL);
-    gmsfs_close(store);
 }
 
 /* Of a later version: fields that this library does not know are zeros. */
@@ -204,7 +196,7 @@ struct later_region {
 
 TAP_TEST(layout_for_a_program_that_knows_other_sizes)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     struct gmsfs_metadata entries[] = {{.key = "a", .slot = GMSFS_SLOT_NONE},
                                        {.key = "b", .slot = GMSFS_SLOT_NONE}};
     struct gmsfs_layout *layout = NULL;
@@ -227,7 +219,6 @@ TAP_TEST(layout_for_a_program_that_knows_other_sizes)
     check_int((gmsfs_read_layout)(store, &layout, 0, sizeof *later), -EINVAL);
     check_int((gmsfs_read_layout)(store, &layout, 8, SIZE_MAX), -EINVAL);
     check(layout == NULL);
-    gmsfs_close(store);
 }
 
 TAP_TEST(regions_for_a_program_that_knows_other_sizes)
@@ -239,7 +230,7 @@ TAP_TEST(regions_for_a_program_that_knows_other_sizes)
                                         .byte_size = 10,
                                         .raw_handle = handle,
                                         .raw_handle_bytes = GMSFS_REGION_HANDLE_BYTES};
-    gmsfs_regions_t *regions = NULL;
+    auto_regions *regions = NULL;
     struct gmsfs_region_info *list = NULL;
     struct later_region later = {.more = 1};
     uint64_t id = 0;
@@ -266,7 +257,6 @@ TAP_TEST(regions_for_a_program_that_knows_other_sizes)
     check_int((gmsfs_region_get)(regions, wish.uid, GMSFS_REGION_ANY, "a", &later.info, SIZE_MAX),
               -EINVAL);
     check_int(gmsfs_region_unregister_all(regions, wish.uid, GMSFS_REGION_ANY, NULL), 0);
-    gmsfs_regions_close(regions);
 }
 
 /* ---- graph pools --------------------------------------------------------------------------- */

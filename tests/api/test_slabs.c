@@ -43,7 +43,7 @@ static uint64_t slot_of(gmsfs_t *store, const void *ptr, uint64_t *offset)
 
 TAP_TEST(small_sizes_share_a_slab_and_a_large_one_has_its_own)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
     unsigned char *a = create(store, 100, "w", 1), *b = create(store, 513, "w", 2);
     unsigned char *own = create(store, SLAB + 1, "w", 3), *c = create(store, 1, "w", 4);
     uint64_t slab, offset;
@@ -63,18 +63,16 @@ TAP_TEST(small_sizes_share_a_slab_and_a_large_one_has_its_own)
     check_str(info.tag, "w");
     check_int(gmsfs_get_handle_info(store, slot_of(store, own, NULL), &info), 0);
     check_int(info.size_bytes, SLAB + 1);
-    gmsfs_close(store);
 }
 
 TAP_TEST(tags_do_not_share_a_slab)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
 
     create(store, 100, "weights", 1);
     create(store, 100, "kv_cache", 1);
     create(store, 100, "weights", 1);
     check_int(count_allocations(store), 2);
-    gmsfs_close(store);
 }
 
 /* Lists the sizes of all allocations with a tag. Returns their number. */
@@ -93,7 +91,7 @@ static size_t sizes_of(gmsfs_t *store, const char *tag, uint64_t *sizes, size_t 
 
 TAP_TEST(default_slabs_of_a_tag_begin_with_a_granule_and_grow_by_a_quarter)
 {
-    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    auto_store *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
     uint64_t granularity = granularity_of(store), sizes[16];
 
     for (int i = 0; i < 13; i++)
@@ -104,12 +102,11 @@ TAP_TEST(default_slabs_of_a_tag_begin_with_a_granule_and_grow_by_a_quarter)
     check_int(sizes[8], 2 * granularity);
     check_int(sizes[9], 2 * granularity);
     check_int(sizes[10], 3 * granularity);
-    gmsfs_close(store);
 }
 
 TAP_TEST(default_slab_has_room_for_a_piece_that_is_larger)
 {
-    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    auto_store *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
     uint64_t granularity = granularity_of(store), sizes[8];
 
     create(store, 3 * granularity - 1, "t", 1);
@@ -117,12 +114,11 @@ TAP_TEST(default_slab_has_room_for_a_piece_that_is_larger)
     require(sizes_of(store, "t", sizes, 8) == 2);
     check_int(sizes[0], 3 * granularity);
     check_int(sizes[1], granularity);
-    gmsfs_close(store);
 }
 
 TAP_TEST(default_slab_is_an_eighth_of_a_small_device_at_most)
 {
-    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    auto_store *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
     uint64_t granularity = granularity_of(store), limit, sizes[64], bytes = 0;
     struct statvfs device;
     size_t count;
@@ -136,12 +132,11 @@ TAP_TEST(default_slab_is_an_eighth_of_a_small_device_at_most)
     }
     count = sizes_of(store, "t", sizes, 64);
     check_int(sizes[count - 1], limit);
-    gmsfs_close(store);
 }
 
 TAP_TEST(small_pieces_of_many_tags_cost_a_granule_each)
 {
-    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    auto_store *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
     struct gmsfs_info info = {0};
     char tag[] = "tag 0";
 
@@ -149,7 +144,6 @@ TAP_TEST(small_pieces_of_many_tags_cost_a_granule_each)
         create(store, 1024, tag, 1);
     check_int(gmsfs_get_info(store, &info), 0);
     check_int(info.total_bytes, 8 * info.granularity_bytes);
-    gmsfs_close(store);
 }
 
 /* Ten megabytes, in the sizes of a small model. */
@@ -190,7 +184,7 @@ TAP_TEST(same_calls_give_the_same_hash_with_growing_slabs)
 
 TAP_TEST(slab_is_as_large_as_what_was_announced_where_that_is_less)
 {
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
     struct gmsfs_handle_info info;
     uint64_t granularity, slot;
 
@@ -201,7 +195,6 @@ TAP_TEST(slab_is_as_large_as_what_was_announced_where_that_is_less)
     slot = slot_of(store, create(store, 100, "t", 1), NULL);
     check_int(gmsfs_get_handle_info(store, slot, &info), 0);
     check_int(info.size_bytes, 2 * granularity);
-    gmsfs_close(store);
 }
 
 TAP_TEST(reader_finds_a_piece_by_its_metadata)
@@ -230,7 +223,7 @@ TAP_TEST(reader_finds_a_piece_by_its_metadata)
 
 TAP_TEST(destroyed_pieces_are_used_again_and_an_empty_slab_goes)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
     unsigned char *a = create(store, 1024, "w", 1), *b = create(store, 1024, "w", 2);
     unsigned char *c = create(store, 1024, "w", 3);
 
@@ -248,7 +241,6 @@ TAP_TEST(destroyed_pieces_are_used_again_and_an_empty_slab_goes)
     check_str(rights_at(a), "");
     check_int(gmsfs_total_bytes(store), 0);
     check_int(count_memory(), 0);
-    gmsfs_close(store);
 }
 
 static int refuse(void *context)
@@ -258,7 +250,7 @@ static int refuse(void *context)
 
 TAP_TEST(last_piece_stays_known_where_its_slab_cannot_be_unmapped)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
     unsigned char *first = create(store, 100, "w", 1), *last = create(store, 100, "w", 2);
     struct gmsfs_memory_info info;
     int refused = 1;
@@ -273,12 +265,11 @@ TAP_TEST(last_piece_stays_known_where_its_slab_cannot_be_unmapped)
     check_int(gmsfs_memory_info(store, &info), 0);
     check_int(info.shared_bytes, 0);
     check_int(count_allocations(store), 0);
-    gmsfs_close(store);
 }
 
 TAP_TEST(committed_slab_stays_in_the_layout)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
     unsigned char *a = create(store, 100, "w", 1), *b = create(store, 100, "w", 2), *later;
 
     check_int(gmsfs_commit(store, 0, NULL), 0);
@@ -290,12 +281,11 @@ TAP_TEST(committed_slab_stays_in_the_layout)
     check_int(gmsfs_destroy_mapping(store, b), 0);
     check_str(rights_at(b), "");
     check_int(count_allocations(store), 2);
-    gmsfs_close(store);
 }
 
 TAP_TEST(what_is_destroyed_asleep_is_freed_too)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
     unsigned char *own = create(store, SLAB + 1, "kv", 1), *piece = create(store, 100, "kv", 2);
     unsigned char *awake = create(store, 100, "w", 3);
 
@@ -308,7 +298,6 @@ TAP_TEST(what_is_destroyed_asleep_is_freed_too)
     check_int(count_allocations(store), 0);
     check_int(gmsfs_commit(store, 0, NULL), 0);
     check_int(count_allocations(store), 0);
-    gmsfs_close(store);
 }
 
 /* ---- memory that the mount does not free, or that the process has none of ------------------- */
@@ -330,7 +319,7 @@ char *strdup(const char *text)
 
 TAP_TEST(what_cannot_be_given_back_is_destroyed_later)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
     unsigned char *own = create(store, SLAB + 1, "w", 1), *piece = create(store, 100, "w", 2);
 
     free_errno = ENOMEM;
@@ -342,13 +331,12 @@ TAP_TEST(what_cannot_be_given_back_is_destroyed_later)
     check_int(gmsfs_destroy_mapping(store, own), 0);
     check_int(gmsfs_destroy_mapping(store, piece), 0);
     check_int(count_allocations(store), 0);
-    gmsfs_close(store);
 }
 
 TAP_TEST(slab_that_nobody_was_told_of_is_not_published)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
-    struct gmsfs_mapping *list = NULL;
+    auto_store *store = open_slab_writer(SLAB);
+    auto_free struct gmsfs_mapping *list = NULL;
     size_t count = 0;
     void *ptr = NULL;
 
@@ -364,13 +352,11 @@ TAP_TEST(slab_that_nobody_was_told_of_is_not_published)
     check_int(count_allocations(store), 1);
     check_int(gmsfs_list_mappings(store, &list, &count), 0);
     check_int(count, 1);
-    free(list);
-    gmsfs_close(store);
 }
 
 TAP_TEST(nothing_is_carved_from_a_slab_that_was_freed)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
     unsigned char *a = create(store, 100, "w", 1), *b;
 
     check_int(gmsfs_free_handle(store, slot_of(store, a, NULL)), 0);
@@ -382,12 +368,11 @@ TAP_TEST(nothing_is_carved_from_a_slab_that_was_freed)
     check_int(gmsfs_destroy_mapping(store, a), 0);
     check_int(gmsfs_destroy_mapping(store, b), 0);
     check_int(count_allocations(store), 1);
-    gmsfs_close(store);
 }
 
 TAP_TEST(pieces_are_listed_in_place_of_their_slab)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
     unsigned char *a = create(store, 100, "w", 1), *b = create(store, 600, "w", 2);
     struct gmsfs_mapping *list = NULL;
     size_t count = 0;
@@ -401,7 +386,6 @@ TAP_TEST(pieces_are_listed_in_place_of_their_slab)
     check_int(list[1].slot, slot_of(store, b, NULL));
     free(list);
     check_int(gmsfs_total_bytes(store), SLAB);
-    gmsfs_close(store);
 }
 
 /* Two slabs, a hole in the first that is filled again, and a large one between. */
@@ -460,7 +444,7 @@ TAP_TEST(pieces_survive_sleep_and_other_bytes)
 
 TAP_TEST(reallocated_slab_is_carved_from_again)
 {
-    gmsfs_t *store = open_slab_writer(SLAB);
+    auto_store *store = open_slab_writer(SLAB);
     unsigned char *a = create(store, 100, "w", 1), *b;
 
     check_int(gmsfs_unmap_all_vas(store, 0), 0);
@@ -474,5 +458,4 @@ TAP_TEST(reallocated_slab_is_carved_from_again)
     check_int(gmsfs_destroy_mapping(store, a), 0);
     check_int(gmsfs_destroy_mapping(store, b), 0);
     check_int(count_allocations(store), 0);
-    gmsfs_close(store);
 }

@@ -73,7 +73,7 @@ TAP_TEST(sleeper_pins_nothing_and_wakes_with_its_pointers)
 TAP_TEST(same_structure_with_new_bytes_is_stale_only_when_strict)
 {
     unsigned char *first, *second;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_two(200, 1);
     reader = open_attached(&first, &second);
@@ -85,13 +85,12 @@ TAP_TEST(same_structure_with_new_bytes_is_stale_only_when_strict)
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), 0);
     check_int(first[0], 5);
     check_int(second[0], 6);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(other_structure_is_stale_and_nothing_is_mapped)
 {
     unsigned char *first, *second;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_two(200, 1);
     reader = open_attached(&first, &second);
@@ -106,13 +105,12 @@ TAP_TEST(other_structure_is_stale_and_nothing_is_mapped)
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), -ESTALE);
     check_int(gmsfs_granted_lock(reader), GMSFS_MODE_RO);
     check_int(count_memory(), 0);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(keep_lock_keeps_the_lock)
 {
     unsigned char *first, *second;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_two(200, 1);
     reader = open_attached(&first, &second);
@@ -121,12 +119,11 @@ TAP_TEST(keep_lock_keeps_the_lock)
     check_int(count_memory(), 0);
     check_int(gmsfs_remap_all_vas(reader, 0, 1), 0);
     check_int(second[0], 2);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(writer_sleeps_after_commit_and_wakes_as_reader)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     unsigned char *a = NULL, *b = NULL;
     uint64_t slot = 0;
 
@@ -140,18 +137,17 @@ TAP_TEST(writer_sleeps_after_commit_and_wakes_as_reader)
     check_int(gmsfs_remap_all_vas(store, WAIT_MS, 1), 0);
     check_int(b[0], 44);
     check_str(rights_at(b), "r--s");
-    gmsfs_close(store);
 }
 
 /* The same structure without the gap in slots: found by rank. */
 TAP_TEST(remap_finds_by_rank_where_slots_differ)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     unsigned char *a = NULL, *b = NULL;
     struct gmsfs_handle_info *list = NULL;
     uint64_t slot = 0, found = 0;
     size_t count = 0;
-    int fd = -1;
+    auto_fd fd = -1;
 
     check_int(gmsfs_create_mapping(store, 10, "x", &slot, (void **)&a), 0);
     check_int(gmsfs_create_mapping(store, 10, "kept", NULL, (void **)&b), 0);
@@ -168,13 +164,11 @@ TAP_TEST(remap_finds_by_rank_where_slots_differ)
     check_int(found, list[0].slot);
     free(list);
     check_int(gmsfs_descriptor_of(store, b, &fd), 0);
-    close(fd);
-    gmsfs_close(store);
 }
 
 TAP_TEST(reallocate_gives_new_memory_at_the_same_addresses)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t granularity = granularity_of(store), slot[3] = {0}, found = 0;
     struct gmsfs_handle_info *list = NULL;
     unsigned char *ptr[3] = {NULL}, *again = NULL;
@@ -207,7 +201,6 @@ TAP_TEST(reallocate_gives_new_memory_at_the_same_addresses)
     check_int(found, list[2].slot);
     free(list);
     check_int(gmsfs_commit(store, 0, NULL), 0);
-    gmsfs_close(store);
 }
 
 /* Waits until all freed memory has returned: a helper of the daemon frees it later. */
@@ -228,7 +221,7 @@ static void wait_for_memory(void)
  * the store first: memory that a writer only cleared would be given up to make room. */
 TAP_TEST(reallocate_that_does_not_fit_changes_nothing)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     uint64_t granularity = granularity_of(store);
     struct gmsfs_info before, after;
     void *one = NULL, *two = NULL;
@@ -256,12 +249,11 @@ TAP_TEST(reallocate_that_does_not_fit_changes_nothing)
     check_int(count_memory(), 0);
     check_int(gmsfs_remap_all_vas(store, 0, 1), 0);
     check_str(rights_at(one), "rw-s");
-    gmsfs_close(store);
 }
 
 TAP_TEST(reader_sleeping_over_an_uncommitted_layout_goes_by_size)
 {
-    gmsfs_t *store = open_fresh_writer();
+    auto_store *store = open_fresh_writer();
     unsigned char *ptr = NULL;
 
     check_int(gmsfs_create_mapping(store, 10, "t", NULL, (void **)&ptr), 0);
@@ -270,7 +262,6 @@ TAP_TEST(reader_sleeping_over_an_uncommitted_layout_goes_by_size)
     check_int(gmsfs_remap_all_vas(store, WAIT_MS, 1), -ESTALE);
     check_int(gmsfs_remap_all_vas(store, WAIT_MS, 0), 0);
     check_int(ptr[0], 17);
-    gmsfs_close(store);
 }
 
 /* By then the store has lost its tags. */
@@ -278,7 +269,7 @@ TAP_TEST(reader_reallocates_what_it_attached)
 {
     struct gmsfs_handle_info *list = NULL;
     unsigned char *first, *second;
-    gmsfs_t *store;
+    auto_store *store = NULL;
     size_t count = 0;
 
     publish_two(200, 1);
@@ -294,14 +285,13 @@ TAP_TEST(reader_reallocates_what_it_attached)
     free(list);
     check_str(rights_at(second), "rw-s");
     check_int(second[0], 0);
-    gmsfs_close(store);
 }
 
 /* Equal sizes are not enough: the pointers would point at other tensors. */
 TAP_TEST(writer_does_not_wake_on_another_structure_of_the_same_sizes)
 {
     unsigned char *first, *second;
-    gmsfs_t *store;
+    auto_store *store = NULL;
 
     publish_two(100, 1);
     store = open_attached(&first, &second);
@@ -311,13 +301,12 @@ TAP_TEST(writer_does_not_wake_on_another_structure_of_the_same_sizes)
     check_int(gmsfs_allocate_handle(store, 100, "another", NULL, NULL), 0);
     check_int(gmsfs_remap_all_vas(store, 0, 0), -ESTALE);
     check_int(count_memory(), 0);
-    gmsfs_close(store);
 }
 
 TAP_TEST(writer_wakes_on_the_layout_that_it_slept_over)
 {
     unsigned char *first, *second;
-    gmsfs_t *store;
+    auto_store *store = NULL;
 
     publish_two(200, 1);
     store = open_attached(&first, &second);
@@ -325,13 +314,12 @@ TAP_TEST(writer_wakes_on_the_layout_that_it_slept_over)
     check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
     check_int(gmsfs_remap_all_vas(store, 0, 1), 0);
     check_int(second[0], 2);
-    gmsfs_close(store);
 }
 
 TAP_TEST(reopen_needs_an_idle_handle)
 {
     unsigned char *first, *second;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_two(200, 1);
     reader = open_attached(&first, &second);
@@ -342,7 +330,6 @@ TAP_TEST(reopen_needs_an_idle_handle)
     check_int(gmsfs_reopen(reader), 0);
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
     check_int(first[0], 1);
-    gmsfs_close(reader);
 }
 
 /* Returns whether it was one: all connections of this process are to `.fds`. */
@@ -357,7 +344,7 @@ TAP_TEST(sleeper_keeps_its_connection_and_makes_another_when_it_was_dropped)
 {
     unsigned char *first, *second;
     int awake, dropped = 0;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_two(200, 1);
     reader = open_attached(&first, &second);
@@ -370,7 +357,6 @@ TAP_TEST(sleeper_keeps_its_connection_and_makes_another_when_it_was_dropped)
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
     check_int(second[199], 2);
     check_int(count_fds(), awake);
-    gmsfs_close(reader);
 }
 
 /* Two tags in one store, and a reader of both: weights and cache. */
@@ -393,7 +379,7 @@ static gmsfs_t *open_two_tags(unsigned char **weights, unsigned char **cache)
 TAP_TEST(one_tag_sleeps_and_wakes_while_the_other_is_used)
 {
     unsigned char *weights, *cache;
-    gmsfs_t *store = open_two_tags(&weights, &cache);
+    auto_store *store = open_two_tags(&weights, &cache);
     struct gmsfs_memory_info info = {0};
 
     check_int(gmsfs_unmap_tag(store, "kv_cache"), 0);
@@ -409,13 +395,12 @@ TAP_TEST(one_tag_sleeps_and_wakes_while_the_other_is_used)
     check_int(cache[4095], 2);
     check_int(gmsfs_unmap_tag(store, "unused"), 0);
     check_int(weights[0], 1);
-    gmsfs_close(store);
 }
 
 TAP_TEST(all_wake_together_after_one_tag_slept_before_the_rest)
 {
     unsigned char *weights, *cache;
-    gmsfs_t *store = open_two_tags(&weights, &cache);
+    auto_store *store = open_two_tags(&weights, &cache);
 
     check_int(gmsfs_unmap_tag(store, "weights"), 0);
     check_int(gmsfs_unmap_all_vas(store, 0), 0);
@@ -425,14 +410,13 @@ TAP_TEST(all_wake_together_after_one_tag_slept_before_the_rest)
     check_int(cache[0], 2);
     check_int(gmsfs_disconnect(store), 0);
     check_int(gmsfs_unmap_tag(store, "weights"), -ENOLCK);
-    gmsfs_close(store);
 }
 
 /* Attaching has fetched the tags, so that a wake of one tag works too. */
 TAP_TEST(reader_sleeps_and_wakes_by_one_request_each)
 {
     unsigned char *first, *second;
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish_two(200, 1);
     reader = open_attached(&first, &second);
@@ -445,5 +429,4 @@ TAP_TEST(reader_sleeps_and_wakes_by_one_request_each)
     check_int(atomic_exchange(&requests, 0), 0);
     check_str(rights_at(second), "---p");
     check_int(first[99], 1);
-    gmsfs_close(reader);
 }

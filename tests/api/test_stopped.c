@@ -12,8 +12,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include <gmsfs_region.h>
-
 #include "api.h"
 #include "ioctl_hook.h"
 

@@ -75,17 +75,16 @@ TAP_TEST(cancel_ends_a_wait_for_the_lock)
 
 TAP_TEST(cancel_without_a_wait_is_no_error_and_cancels_nothing_later)
 {
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
 
     check_int(gmsfs_cancel(store), 0);
     check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
     check_int(gmsfs_cancel(NULL), -EINVAL);
-    gmsfs_close(store);
 }
 
 TAP_TEST(cancel_right_before_a_wait_ends_it_too)
 {
-    gmsfs_t *holder = open_locked(GMSFS_MODE_RW);
+    auto_store *holder = open_locked(GMSFS_MODE_RW);
     struct waiter waiter = {.store = open_store()};
 
     for (int i = 0; i < 100; i++) {
@@ -95,12 +94,11 @@ TAP_TEST(cancel_right_before_a_wait_ends_it_too)
         check_int(waiter.error, -ECANCELED);
     }
     gmsfs_close(waiter.store);
-    gmsfs_close(holder);
 }
 
 TAP_TEST(disconnect_is_not_held_up_by_a_wait_for_the_lock)
 {
-    gmsfs_t *holder = open_locked(GMSFS_MODE_RW);
+    auto_store *holder = open_locked(GMSFS_MODE_RW);
     struct waiter waiter = {.store = open_store()};
 
     start(&waiter);
@@ -109,12 +107,11 @@ TAP_TEST(disconnect_is_not_held_up_by_a_wait_for_the_lock)
     join(&waiter);
     check_int(waiter.error, -ECANCELED);
     gmsfs_close(waiter.store);
-    gmsfs_close(holder);
 }
 
 TAP_TEST(close_ends_a_wait_for_the_lock)
 {
-    gmsfs_t *holder = open_locked(GMSFS_MODE_RW);
+    auto_store *holder = open_locked(GMSFS_MODE_RW);
     struct waiter waiter = {.store = open_store()};
 
     start(&waiter);
@@ -122,7 +119,6 @@ TAP_TEST(close_ends_a_wait_for_the_lock)
     gmsfs_close(waiter.store); /* ends it too: afterwards the handle is closed */
     join(&waiter);
     check_int(waiter.error, -ECANCELED);
-    gmsfs_close(holder);
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
@@ -152,20 +148,18 @@ static gmsfs_t *open_hoarder(void)
 
 TAP_TEST(memory_timeout_of_0_says_at_once_that_the_device_is_full)
 {
-    gmsfs_t *hoarder = open_hoarder(), *store = open_fresh_writer();
+    auto_store *hoarder = open_hoarder(), *store = open_fresh_writer();
     uint64_t start_ms = now_ms();
     void *ptr;
 
     check_int(gmsfs_set_memory_timeout(store, 0), 0);
     check_int(gmsfs_create_mapping(store, 2 * granularity_of(store), NULL, NULL, &ptr), -ENOMEM);
     check(now_ms() - start_ms < SOON_MS);
-    gmsfs_close(store);
-    gmsfs_close(hoarder);
 }
 
 TAP_TEST(memory_timeout_bounds_the_wait)
 {
-    gmsfs_t *hoarder = open_hoarder(), *store = open_fresh_writer();
+    auto_store *hoarder = open_hoarder(), *store = open_fresh_writer();
     uint64_t start_ms = now_ms(), spent_ms;
     void *ptr;
 
@@ -173,25 +167,22 @@ TAP_TEST(memory_timeout_bounds_the_wait)
     check_int(gmsfs_create_mapping(store, 2 * granularity_of(store), NULL, NULL, &ptr), -ENOMEM);
     spent_ms = now_ms() - start_ms;
     check(spent_ms >= 95 && spent_ms < SOON_MS);
-    gmsfs_close(store);
-    gmsfs_close(hoarder);
 }
 
 /* The mount's own bound is a minute. */
 TAP_TEST(memory_that_only_the_writer_itself_has_is_not_waited_for)
 {
-    gmsfs_t *store = open_hoarder();
+    auto_store *store = open_hoarder();
     uint64_t start_ms = now_ms();
     void *ptr;
 
     check_int(gmsfs_create_mapping(store, 2 * granularity_of(store), NULL, NULL, &ptr), -ENOMEM);
     check(now_ms() - start_ms < SOON_MS);
-    gmsfs_close(store);
 }
 
 TAP_TEST(disconnect_is_not_held_up_by_a_wait_for_memory)
 {
-    gmsfs_t *hoarder = open_hoarder();
+    auto_store *hoarder = open_hoarder();
     struct waiter waiter = {.store = open_fresh_writer()};
     uint64_t start_ms;
 
@@ -204,7 +195,6 @@ TAP_TEST(disconnect_is_not_held_up_by_a_wait_for_memory)
     join(&waiter);
     check_int(waiter.error, -ECANCELED);
     gmsfs_close(waiter.store);
-    gmsfs_close(hoarder);
 }
 
 TAP_TEST(cancelled_wait_for_memory_leaves_the_lock)
@@ -228,7 +218,7 @@ TAP_TEST(cancelled_wait_for_memory_leaves_the_lock)
 
 TAP_TEST(kept_place_survives_a_short_timeout)
 {
-    gmsfs_t *holder = open_locked(GMSFS_MODE_RW);
+    auto_store *holder = open_locked(GMSFS_MODE_RW);
     struct waiter first = {.store = open_store()}, second = {.store = open_store()};
 
     check_int(gmsfs_set_connect_flags(first.store, GMSFS_CONNECT_KEEP_PLACE), 0);
@@ -246,7 +236,6 @@ TAP_TEST(kept_place_survives_a_short_timeout)
     join(&second);
     check_int(second.error, 0);
     gmsfs_close(second.store);
-    gmsfs_close(holder);
 }
 
 /* A writer that has left the queue for a moment, before readers that it holds off. */
@@ -302,7 +291,7 @@ static int go_on(gmsfs_t *store, int fd)
 
 TAP_TEST(started_connection_is_there_at_once_where_nobody_is_in_the_way)
 {
-    gmsfs_t *store = open_store();
+    auto_store *store = open_store();
     int fds = count_fds(), fd = -1;
 
     check_int(gmsfs_connect_start(store, GMSFS_MODE_RW, WAIT_MS, 0, &fd), 0);
@@ -311,7 +300,6 @@ TAP_TEST(started_connection_is_there_at_once_where_nobody_is_in_the_way)
     check_int(count_fds(), fds);
     check_int(gmsfs_connect_continue(store), -EINVAL);
     check_int(gmsfs_connect_start(store, GMSFS_MODE_RW, WAIT_MS, 0, &fd), -EBUSY);
-    gmsfs_close(store);
 }
 
 TAP_TEST(started_connection_is_granted_in_its_turn)
@@ -346,7 +334,7 @@ TAP_TEST(started_connection_is_granted_in_its_turn)
 
 TAP_TEST(started_connection_times_out)
 {
-    gmsfs_t *holder = open_locked(GMSFS_MODE_RW), *store = open_store();
+    auto_store *holder = open_locked(GMSFS_MODE_RW), *store = open_store();
     uint64_t start_ms = now_ms();
     int fd = -1;
 
@@ -355,8 +343,6 @@ TAP_TEST(started_connection_times_out)
     check_int(go_on(store, fd), -ETIMEDOUT);
     check(now_ms() - start_ms >= 600);
     await_waiting(holder, 0);
-    gmsfs_close(store);
-    gmsfs_close(holder);
 }
 
 TAP_TEST(started_connection_is_cancelled)
@@ -433,7 +419,7 @@ TAP_TEST(what_the_mount_cannot_say_is_no_loss)
 {
     static const int passing[] = {ENOMEM, EDQUOT, EMFILE, EIO};
     struct gmsfs_info info = {0};
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish(4096, "t", 1);
     reader = open_locked(GMSFS_MODE_RO);
@@ -450,12 +436,11 @@ TAP_TEST(what_the_mount_cannot_say_is_no_loss)
     check_int(gmsfs_notices(reader), GMSFS_NOTICE_LOST);
     info_errno = 0;
     check_int(gmsfs_is_connected(reader), 0);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(who_connects_anew_is_not_told_of_what_it_lost_before)
 {
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
 
     publish(4096, "t", 1);
     reader = open_locked(GMSFS_MODE_RO);
@@ -463,14 +448,13 @@ TAP_TEST(who_connects_anew_is_not_told_of_what_it_lost_before)
     check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), -ESTALE);
     check_int(gmsfs_connect(reader, GMSFS_MODE_RO, WAIT_MS), 0);
     check_int(gmsfs_notices(reader), 0);
-    gmsfs_close(reader);
 }
 
 TAP_TEST(holder_hears_that_it_is_asked_to_leave)
 {
     struct pollfd poller = {.events = POLLIN};
     struct gmsfs_info info = {0};
-    gmsfs_t *reader;
+    auto_store *reader = NULL;
     int drain;
 
     publish(4096, "t", 1);
@@ -487,7 +471,6 @@ TAP_TEST(holder_hears_that_it_is_asked_to_leave)
     do
         check_int(poll(&poller, 1, WAIT_MS), 1);
     while (gmsfs_notices(reader) != 0);
-    gmsfs_close(reader);
 }
 
 /* ---- fork ---------------------------------------------------------------------------------- */

@@ -3,9 +3,7 @@
 #ifndef GMSFS_TESTS_UNIT_LAYOUT_FIXTURE_H
 #define GMSFS_TESTS_UNIT_LAYOUT_FIXTURE_H
 
-#include "tap.h"
-
-#include "meta/layout.h"
+#include "auto_layout.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -108,6 +108,8 @@ __attribute__((unused)) static void end_memory(struct gfs_memory *memory)
     fake_cuda_remove();
 }
 
+#define auto_memory __attribute__((unused, cleanup(end_memory))) struct gfs_memory
+
 __attribute__((unused)) static void fill_range(struct gfs_memory *memory, struct gfs_range *range,
                                                const int *fds, size_t count,
                                                enum gmsfs_access access)

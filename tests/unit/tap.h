@@ -17,7 +17,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TAP_MAX_TESTS   512
 #define TAP_SHOWN_BYTES 32
@@ -134,6 +136,26 @@ __attribute__((unused)) static bool tap_check_bytes(const void *actual, size_t a
     tap_failed = true;
     return false;
 }
+
+/* Makes function_at(), for a variable that drops its value at the end of its block, e.g.
+ * #define auto_fd __attribute__((unused, cleanup(close_at))) int */
+#define TAP_DROP(function, type)                                \
+    __attribute__((unused)) static void function##_at(type *at) \
+    {                                                           \
+        function(*at);                                          \
+    }
+
+TAP_DROP(close, int)
+#define auto_fd __attribute__((unused, cleanup(close_at))) int
+
+__attribute__((unused)) static void free_at(const void *at)
+{
+    void *bytes;
+
+    memcpy(&bytes, at, sizeof bytes);
+    free(bytes);
+}
+#define auto_free __attribute__((unused, cleanup(free_at)))
 
 /* Each of these yields whether it held; the test goes on. Integers print in decimal and hex. */
 #define check(condition) tap_check((condition), __FILE__, __LINE__, #condition)

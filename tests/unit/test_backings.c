@@ -123,12 +123,11 @@ TAP_TEST(a_next_keeper_notes_the_last_number_for_the_keeper_behind_it)
 TAP_TEST(what_is_no_table_is_refused)
 {
     const struct row other = {1, 2, 3};
-    int fuse_fd = open_no_fuse();
+    auto_fd fuse_fd = open_no_fuse();
     struct backings backings;
 
     check_int(backings_take(&backings, make_table(&other, 1), fuse_fd), -EPROTO);
     backings_free(&backings);
     check_int(backings_take(&backings, make_table(&head, 0), fuse_fd), -EPROTO);
     backings_free(&backings);
-    close(fuse_fd);
 }

@@ -66,13 +66,12 @@ TAP_TEST(a_child_that_hangs_is_ended)
 {
     struct child *child;
     char byte;
-    int fd;
+    auto_fd fd = -1;
 
     require(child_start(&child, hang, NULL, &fd) == 0);
     check_int(read(fd, &byte, 1), 1);
     child_end(child);
     check_int(read(fd, &byte, 1), 0);
-    close(fd);
 }
 
 TAP_TEST(a_child_is_waited_for_where_its_starter_was_told_to_ignore_children)

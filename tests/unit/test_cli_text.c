@@ -57,7 +57,7 @@ TAP_TEST(bytes_are_cleaned_behind_a_nul_and_keep_the_wanted_ones)
 
 TAP_TEST(a_line_of_any_length_is_one_line)
 {
-    char *text = NULL, *name = malloc(10000);
+    auto_free char *text = NULL, *name = malloc(10000);
     size_t size;
     FILE *to = open_memstream(&text, &size);
 
@@ -68,8 +68,6 @@ TAP_TEST(a_line_of_any_length_is_one_line)
     fclose(to);
     check_int(size, 9999 + strlen(" and ?\n"));
     check_int(strcspn(text, "\n"), size - 1);
-    free(name);
-    free(text);
 }
 
 TAP_TEST(a_bar_is_full_or_empty_only_at_the_ends)
@@ -119,7 +117,7 @@ static char *table_text(struct ui_table *table)
 TAP_TEST(a_table_aligns_by_characters_and_ends_without_blanks)
 {
     struct ui_table table;
-    char *text;
+    auto_free char *text = NULL;
 
     ui_table_begin(&table, "lrl");
     ui_table_add(&table, (const char *[]){"NAME", "N", "LAST"});
@@ -129,20 +127,18 @@ TAP_TEST(a_table_aligns_by_characters_and_ends_without_blanks)
     check_str(text, " NAME    N  LAST\n"
                     " \xc3\xa4     100  x\n"
                     " b?c     1  \n");
-    free(text);
 }
 
 TAP_TEST(a_table_holds_many_rows)
 {
     struct ui_table table;
-    char *text;
+    auto_free char *text = NULL;
 
     ui_table_begin(&table, "l");
     for (int i = 0; i < 1000; i++)
         ui_table_add(&table, (const char *[]){"x"});
     text = table_text(&table);
     check_int(strlen(text), 3000);
-    free(text);
 }
 
 TAP_TEST(progress_fits_the_terminal_and_has_no_bar_without_one)

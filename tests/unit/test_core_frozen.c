@@ -522,7 +522,7 @@ TAP_TEST(what_was_frozen_of_other_versions_is_read_or_refused_as_that)
 TAP_TEST(a_record_of_a_later_version_or_type_is_refused_as_that)
 {
     struct record record = make_record(RECORD_TIME);
-    uint8_t *bytes;
+    auto_free uint8_t *bytes = NULL;
     size_t size;
 
     require(record_encode(&record, &bytes, &size) == 0);
@@ -538,5 +538,4 @@ TAP_TEST(a_record_of_a_later_version_or_type_is_refused_as_that)
     check_int(decode_record(bytes, size), -EPROTONOSUPPORT);
     bytes[3]--;
     check_int(decode_record(bytes, size), -EINVAL);
-    free(bytes);
 }

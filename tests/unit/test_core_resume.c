@@ -152,7 +152,7 @@ TAP_TEST(sessions_that_waited_for_transfers_are_over_and_the_others_go_on)
     check_int(state(store), LOCK_STATE_RO);
 }
 
-static int revoke(uint64_t session, uint32_t flags)
+static int revoke_with(uint64_t session, uint32_t flags)
 {
     return apply(
         RECORD(SESSION_END, .session = session, .flags = CORE_END_REVOKED | flags, .uid = 7));
@@ -163,20 +163,20 @@ TAP_TEST(a_session_that_was_revoked_and_waited_for_transfers_is_over)
     uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1), file = out.file, events;
 
-    check_int(revoke(session, CORE_END_LINGER), 0);
+    check_int(revoke_with(session, CORE_END_LINGER), 0);
     check_int(last_event(), CORE_EVENT_REVOKED);
     check_int(core_find_event(core, core->next_event - 1)->by_uid, 7);
     check(core_find_session(core, session)->ending);
     check_int(state(store), LOCK_STATE_RO);
     events = core->next_event;
-    check_int(revoke(session, CORE_END_LINGER), 0); /* once is enough */
+    check_int(revoke_with(session, CORE_END_LINGER), 0); /* once is enough */
     check_int(core->next_event, events);
     check_int(resume(), 0);
     check(core_find_session(core, session) == NULL);
     check_int(state(store), LOCK_STATE_COMMITTED);
     check(core_find_file(core, file) != NULL);
-    check_int(revoke(session, CORE_END_LINGER), -ESTALE);
-    check_int(revoke(session, 4), -EINVAL);
+    check_int(revoke_with(session, CORE_END_LINGER), -ESTALE);
+    check_int(revoke_with(session, 4), -EINVAL);
 }
 
 TAP_TEST(a_session_that_was_revoked_outlives_its_files_until_its_transfers_have_ended)
@@ -184,7 +184,7 @@ TAP_TEST(a_session_that_was_revoked_outlives_its_files_until_its_transfers_have_
     uint64_t store = start_committed(NULL);
     uint64_t session = must_open(store, LOCK_WISH_RO, P1), file = out.file;
 
-    require(revoke(session, CORE_END_LINGER) == 0);
+    require(revoke_with(session, CORE_END_LINGER) == 0);
     check_int(apply(RECORD(FILE_CLOSE, .file = file)), 0);
     check(core_find_session(core, session) != NULL);
     check_int(apply(RECORD(SESSION_END, .session = session)), 0);

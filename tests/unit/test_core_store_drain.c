@@ -166,7 +166,7 @@ TAP_TEST(what_is_set_aside_for_others_does_not_wait_for_a_writer_that_a_drain_ho
 TAP_TEST(a_drain_comes_back_with_the_state)
 {
     uint64_t store = start_committed(NULL);
-    uint8_t *bytes;
+    auto_free uint8_t *bytes = NULL;
     size_t size;
     struct core *back;
     struct failure failure;
@@ -178,7 +178,6 @@ TAP_TEST(a_drain_comes_back_with_the_state)
     check_int(core_find_store(back, store)->drain.deadline_ms, 5000);
     check_int(core_find_store(back, store)->drain.by.process.pid, P3.pid);
     core_free(back);
-    free(bytes);
 }
 
 TAP_TEST(a_drain_is_found_by_its_token_until_the_store_serves)

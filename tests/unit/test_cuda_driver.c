@@ -164,7 +164,7 @@ TAP_TEST(no_context_is_needed_to_create_export_and_import)
 {
     struct drv_context *context = (struct drv_context *)1;
     drv_memory memory;
-    int fd;
+    auto_fd fd = -1;
 
     begin("");
     fd = create_exported(4 * MIB);
@@ -172,7 +172,6 @@ TAP_TEST(no_context_is_needed_to_create_export_and_import)
     check_int(cu->cuMemRelease(memory), DRV_SUCCESS);
     check_int(cu->cuCtxGetCurrent(&context), DRV_SUCCESS);
     check(context == NULL);
-    close(fd);
 }
 
 TAP_TEST(descriptor_alone_keeps_memory_and_its_close_frees_it)
@@ -224,14 +223,13 @@ TAP_TEST(device_fills_up_and_has_room_again)
 TAP_TEST(exported_descriptor_is_nothing_to_read_or_map_and_crosses_exec)
 {
     char byte;
-    int fd;
+    auto_fd fd = -1;
 
     begin("");
     fd = create_exported(2 * MIB);
     check(read(fd, &byte, 1) < 0);
     check(mmap(NULL, 2 * MIB, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED);
     check_int(fcntl(fd, F_GETFD), 0);
-    close(fd);
 }
 
 TAP_TEST(imported_handle_cannot_be_exported)
@@ -252,13 +250,12 @@ TAP_TEST(imported_handle_cannot_be_exported)
 TAP_TEST(descriptor_of_something_else_is_no_memory)
 {
     drv_memory memory;
-    int fd;
+    auto_fd fd = -1;
 
     begin("");
     fd = memfd_create("other", MFD_CLOEXEC);
     check_int(import(&memory, fd), DRV_INVALID_VALUE);
     check_int(import(&memory, 9999), DRV_INVALID_VALUE);
-    close(fd);
 }
 
 TAP_TEST(sizes_are_multiples_of_the_granularity)

@@ -168,7 +168,7 @@ TAP_TEST(cached_bytes_are_read_through_the_cache)
 TAP_TEST(cached_bytes_are_counted_in_the_part_that_is_read)
 {
     const char *dir = getenv("TMPDIR");
-    int fd = open(dir ? dir : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    auto_fd fd = open(dir ? dir : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     uint64_t whole = 4 * PART_BYTES;
     char *part = calloc(1, PART_BYTES);
     struct direct_file file;
@@ -185,7 +185,6 @@ TAP_TEST(cached_bytes_are_counted_in_the_part_that_is_read)
     direct_open(&file, fd, DIRECT_AUTO, PART_BYTES, PART_BYTES);
     check(!direct_is_on(&file));
     direct_close(&file);
-    close(fd);
 }
 
 TAP_TEST(the_option_has_three_words)

@@ -69,7 +69,7 @@ static const char *kind_of(const struct layout *layout, const char *path, const 
 
 TAP_TEST(a_layout_without_files_has_no_tree)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
 
     check(file_tree_first(layout, "", 0) == NULL);
     put(layout, "gmsfs:file", LAYOUT_UNBOUND, "{\"bytes\":0}", 900);
@@ -77,12 +77,11 @@ TAP_TEST(a_layout_without_files_has_no_tree)
     put(layout, "gmsfs:file;a", LAYOUT_UNBOUND, "{\"bytes\":0}", 902);
     check(file_tree_first(layout, "", 0) == NULL);
     check_str(list(layout, ""), "");
-    layout_free(layout);
 }
 
 TAP_TEST(directories_are_listed_once_among_names_that_sort_around_the_slash)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     static const char *const paths[] = {"a-b",   "a/x",   "a/y/z", "a/y/zz", "a.b", "a0",
                                         "a/y-1", "b/c/d", "z",     "a/y0",   "aa/q"};
 
@@ -101,12 +100,11 @@ TAP_TEST(directories_are_listed_once_among_names_that_sort_around_the_slash)
     check_str(kind_of(layout, "a/y", ""), "none");
     check_str(kind_of(layout, "a/y", ".."), "none");
     check(file_tree_first(layout, "a/y", 3) == find(layout, FILE_ENTRY_PREFIX "a/y/z"));
-    layout_free(layout);
 }
 
 TAP_TEST(a_name_of_a_file_and_of_a_directory_is_the_file)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
 
     touch(layout, "a");
     touch(layout, "a-");
@@ -116,12 +114,11 @@ TAP_TEST(a_name_of_a_file_and_of_a_directory_is_the_file)
     put_file(layout, "a", LAYOUT_UNBOUND, 0, "no value of a file");
     check_str(list(layout, ""), "a- a/ ");
     check_str(kind_of(layout, "", "a"), "directory");
-    layout_free(layout);
 }
 
 TAP_TEST(entries_that_are_no_files_are_not_shown)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     struct file_tree_file file;
 
     touch(layout, "../up");
@@ -139,12 +136,11 @@ TAP_TEST(entries_that_are_no_files_are_not_shown)
     check(!file_tree_read(layout, find(layout, FILE_ENTRY_PREFIX "../up"), &file));
     check_str(kind_of(layout, "", "value"), "none");
     check_str(kind_of(layout, "", "beyond"), "none");
-    layout_free(layout);
 }
 
 TAP_TEST(a_directory_is_there_while_a_file_is_in_it)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     struct file_tree_child child;
 
     touch(layout, "d//e");
@@ -160,12 +156,11 @@ TAP_TEST(a_directory_is_there_while_a_file_is_in_it)
     require(layout_delete(layout, FILE_ENTRY_PREFIX "d/deep/z", 19) == 0);
     check_str(list(layout, ""), "f ");
     check_str(kind_of(layout, "", "d"), "none");
-    layout_free(layout);
 }
 
 TAP_TEST(many_names_that_are_no_files_end_a_listing)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     char path[40];
 
     for (unsigned i = 0; i < FILE_TREE_MOST_SKIPPED; i++) {
@@ -176,12 +171,11 @@ TAP_TEST(many_names_that_are_no_files_end_a_listing)
     check_str(list(layout, ""), "");
     require(layout_delete(layout, FILE_ENTRY_PREFIX "bad-000007", 21) == 0);
     check_str(list(layout, ""), "good ");
-    layout_free(layout);
 }
 
 TAP_TEST(a_file_is_its_part_of_an_allocation)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     struct file_tree_file file;
 
     require(file_tree_read(
@@ -194,7 +188,6 @@ TAP_TEST(a_file_is_its_part_of_an_allocation)
     check(!file.is_whole && !file.allocation && file.size_bytes == 0);
     require(layout_set_memory(layout, 1, 9, 10, 4096, true) == 0);
     check(!file_tree_read(layout, find(layout, FILE_ENTRY_PREFIX "whole"), &file));
-    layout_free(layout);
 }
 
 TAP_TEST(a_path_is_cut_at_a_depth)
@@ -208,7 +201,7 @@ TAP_TEST(a_path_is_cut_at_a_depth)
 
 TAP_TEST(the_longest_path_and_the_deepest_are_found)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     char path[FILE_ENTRY_PATH_BYTES + 1] = "", above[FILE_ENTRY_PATH_BYTES + 1] = "";
     size_t depth = FILE_ENTRY_PATH_BYTES / 4 - 1;
 
@@ -225,5 +218,4 @@ TAP_TEST(the_longest_path_and_the_deepest_are_found)
     check_str(list(layout, above), "f ");
     check_int((long long)file_tree_cut(path, strlen(path), (unsigned)depth),
               (long long)strlen(above));
-    layout_free(layout);
 }

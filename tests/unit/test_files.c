@@ -101,7 +101,7 @@ TAP_TEST(a_span_is_pinned_after_its_first_move_and_stays_so_until_the_file_is_fo
     struct files *files = fresh_files();
     struct copier_request first = move_of(7, 0, SPAN_BYTES);
     struct copier_request rest = move_of(7, SPAN_BYTES, 4u << 20);
-    int fd = make_file(SPAN_BYTES + (4u << 20));
+    auto_fd fd = make_file(SPAN_BYTES + (4u << 20));
     struct file_view view = try_move(files, &first, fd);
 
     require(view.at);
@@ -119,14 +119,13 @@ TAP_TEST(a_span_is_pinned_after_its_first_move_and_stays_so_until_the_file_is_fo
     check_int(pinned, 0);
     check_int(files_forget(files, 7), 0);
     files_free(files);
-    close(fd);
 }
 
 TAP_TEST(a_file_that_something_moves_from_is_not_forgotten)
 {
     struct files *files = fresh_files();
     struct copier_request move = move_of(7, 0, 2u << 20);
-    int fd = make_file(2u << 20);
+    auto_fd fd = make_file(2u << 20);
 
     require(files_enter(files, &move, fd).at);
     check_int(files_forget(files, 7), -EBUSY);
@@ -134,13 +133,12 @@ TAP_TEST(a_file_that_something_moves_from_is_not_forgotten)
     check_int(files_forget(files, 7), 0);
     check_int(pinned, 0);
     files_free(files);
-    close(fd);
 }
 
 TAP_TEST(files_of_other_numbers_stay)
 {
     struct files *files = fresh_files();
-    int fd = make_file(2u << 20);
+    auto_fd fd = make_file(2u << 20);
 
     for (uint64_t id = 1; id <= 3; id++) {
         struct copier_request move = move_of(id, 0, 2u << 20);
@@ -154,7 +152,6 @@ TAP_TEST(files_of_other_numbers_stay)
     check_int(pinned, 1);
     files_free(files);
     check_int(pinned, 0);
-    close(fd);
 }
 
 TAP_TEST(a_span_that_is_not_pinned_is_moved_another_way)
@@ -185,7 +182,7 @@ TAP_TEST(a_span_that_the_driver_refuses_is_not_asked_for_again)
 {
     struct files *files = fresh_files();
     struct copier_request move = move_of(7, 0, 2u << 20), other = move_of(8, 0, 2u << 20);
-    int fd = make_file(2u << 20);
+    auto_fd fd = make_file(2u << 20);
 
     is_refused = true;
     try_move(files, &move, fd);
@@ -199,14 +196,13 @@ TAP_TEST(a_span_that_the_driver_refuses_is_not_asked_for_again)
     await(&pinned, 1);
     files_free(files);
     check_int(pinned, 0);
-    close(fd);
 }
 
 TAP_TEST(no_more_files_are_kept_than_there_is_room_for)
 {
     struct files *files = fresh_files();
     struct copier_request one_more = move_of(FILES_MOST + 1, 0, FILES_MIN_BYTES);
-    int fd = make_file(FILES_MIN_BYTES);
+    auto_fd fd = make_file(FILES_MIN_BYTES);
 
     for (uint64_t id = 1; id <= FILES_MOST; id++) {
         struct copier_request move = move_of(id, 0, FILES_MIN_BYTES);
@@ -218,5 +214,4 @@ TAP_TEST(no_more_files_are_kept_than_there_is_room_for)
     check(try_move(files, &one_more, fd).at != NULL);
     files_free(files);
     check_int(pinned, 0);
-    close(fd);
 }

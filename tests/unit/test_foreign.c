@@ -26,10 +26,9 @@ static bool is_closed(int other_end)
 
 TAP_TEST(a_descriptor_that_is_sent_away_is_closed)
 {
-    int end = send_away(7);
+    auto_fd end = send_away(7);
 
     check(is_closed(end));
-    close(end);
 }
 
 TAP_TEST(places_are_free_again_when_it_is_done)

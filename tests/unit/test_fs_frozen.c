@@ -108,7 +108,7 @@ TAP_TEST(the_ledger_is_laid_out_as_it_was)
 TAP_TEST(the_ledger_of_a_build_with_fewer_slots_serves_as_it_is_and_grows)
 {
     struct fs_ledger *made, *mapped;
-    int fd;
+    auto_fd fd = -1;
 
     setenv("GMSFS_LEDGER_SLOTS", "1100", 1);
     check_int(fs_ledger_make(&fd, &made), 0);
@@ -122,20 +122,18 @@ TAP_TEST(the_ledger_of_a_build_with_fewer_slots_serves_as_it_is_and_grows)
     check_int((long long)mapped->requests[1099].unique, 7);
     check_int((long long)mapped->requests[FS_LEDGER_SLOTS - 1].unique, 0);
     check_int(made->slots, FS_LEDGER_SLOTS); /* each process that maps it sees this number */
-    close(fd);
 }
 
 TAP_TEST(what_is_shorter_than_it_says_is_no_ledger)
 {
     struct fs_ledger *made, *mapped;
-    int fd;
+    auto_fd fd = -1;
 
     check_int(fs_ledger_make(&fd, &made), 0);
     check_int(ftruncate(fd, (off_t)fs_ledger_bytes(made) - 1), 0);
     check_int(fs_ledger_map(fd, &mapped), -EPROTO);
     made->slots = 0;
     check_int(fs_ledger_map(fd, &mapped), -EPROTO);
-    close(fd);
 }
 
 /* A kernel with all capabilities, and the wishes of libfuse 3.14 then. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages of LIST: their content, begin and end. */
+#include "auto_layout.h"
 #include "fs/list.h"
 #include "gmsfs_abi.h"
-#include "tap.h"
 
 #include <errno.h>
 
@@ -61,7 +61,7 @@ static void check_item(const uint8_t **at, uint64_t rank, uint64_t slot, uint64_
 TAP_TEST(a_page_tells_all_of_a_small_layout)
 {
     struct gmsfs_ioc_list list = {.first = 0};
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
     const uint8_t *at = list.data;
 
     check_int(list_pack(layout, &list, sizeof list), 0);
@@ -72,13 +72,12 @@ TAP_TEST(a_page_tells_all_of_a_small_layout)
     check_item(&at, 1, 2, 3, "", "named");
     check_item(&at, 2, 3, 4, "a tag of more bytes", "a000003");
     check_int(at - list.data, list.bytes);
-    layout_free(layout);
 }
 
 TAP_TEST(a_page_begins_at_a_rank_or_at_the_next_slot_and_ends_after_its_count)
 {
     struct gmsfs_ioc_list list = {.first = 1, .count = 1};
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
     const uint8_t *at = list.data;
 
     check_int(list_pack(layout, &list, sizeof list), 0);
@@ -91,7 +90,6 @@ TAP_TEST(a_page_begins_at_a_rank_or_at_the_next_slot_and_ends_after_its_count)
     check_int(list.count, 2);
     check_int(list.more, 0);
     check_item(&at, 1, 2, 3, "", "named");
-    layout_free(layout);
 }
 
 TAP_TEST(a_page_that_begins_behind_the_end_is_empty)
@@ -120,7 +118,7 @@ TAP_TEST(pages_by_rank_and_by_slot_tell_each_allocation_once)
     enum {
         COUNT = 2000
     };
-    struct layout *layout = make_many(COUNT);
+    auto_layout *layout = make_many(COUNT);
 
     for (uint32_t flags = 0; flags <= GMSFS_LIST_BY_SLOT; flags++) {
         struct gmsfs_ioc_list list = {.flags = flags};
@@ -142,12 +140,11 @@ TAP_TEST(pages_by_rank_and_by_slot_tell_each_allocation_once)
         } while (list.more);
         check_int(rank, COUNT);
     }
-    layout_free(layout);
 }
 
 TAP_TEST(a_page_keeps_to_the_room_of_its_caller)
 {
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
     const size_t head = offsetof(struct gmsfs_ioc_list, data);
 
     for (size_t room = 0; room <= 300; room++) {
@@ -159,13 +156,12 @@ TAP_TEST(a_page_keeps_to_the_room_of_its_caller)
         check(r ? room < head + 56 : list.count > 0 && head + list.bytes <= room);
         check_int(list.data[room > head ? room - head : 0], 0xa5);
     }
-    layout_free(layout);
 }
 
 TAP_TEST(the_longest_tag_and_name_fit)
 {
     struct gmsfs_ioc_list list = {.first = 0};
-    struct layout *layout = layout_new();
+    auto_layout *layout = layout_new();
     const uint8_t *at = list.data;
     char text[256];
 
@@ -175,5 +171,4 @@ TAP_TEST(the_longest_tag_and_name_fit)
     add(layout, text, text, 7);
     check_int(list_pack(layout, &list, sizeof list), 0);
     check_item(&at, 0, 0, 7, text, text);
-    layout_free(layout);
 }

@@ -263,14 +263,13 @@ TAP_TEST(a_word_is_bounded)
 TAP_TEST(the_file_is_bounded)
 {
     size_t bytes = GOVERNOR_MAX_CONFIG;
-    char *text = malloc(bytes + 1);
+    auto_free char *text = malloc(bytes + 1);
 
     require(text != NULL);
     memset(text, '\n', bytes + 1);
     check_int(parse_bytes(text, bytes), 0);
     check_int(parse_bytes(text, bytes + 1), -E2BIG);
     check(strstr(failure.text, "1048577 bytes") != NULL);
-    free(text);
 }
 
 TAP_TEST(models_and_adapters_are_bounded)

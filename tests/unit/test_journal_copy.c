@@ -111,8 +111,8 @@ static off_t size_of(int fd)
 
 TAP_TEST(a_copy_shows_state_and_records_and_is_harmless)
 {
-    int fd = make_copy();
-    char *text = show(fd);
+    auto_fd fd = make_copy();
+    auto_free char *text = show(fd);
 
     require(text != NULL);
     check(strstr(text, "state stores=0 ") == text);
@@ -120,13 +120,11 @@ TAP_TEST(a_copy_shows_state_and_records_and_is_harmless)
     check(strstr(text, "uid=7 mode=0700 name='e?vil'\n"));
     check(strstr(text, "record 1 1970-01-01T00:00:02.000Z time"));
     check(!strchr(text, '\x1b'));
-    free(text);
-    close(fd);
 }
 
 TAP_TEST(a_replay_counts_the_records_whose_states_hold)
 {
-    int fd = make_copy();
+    auto_fd fd = make_copy();
     struct journal *journal = NULL;
     uint64_t records = 0;
 
@@ -136,7 +134,6 @@ TAP_TEST(a_replay_counts_the_records_whose_states_hold)
     check_int((long long)records, 2);
     journal_close(journal);
     journal_close_files(&again);
-    close(fd);
 }
 
 TAP_TEST(a_record_that_cannot_be_applied_is_named)
@@ -146,7 +143,7 @@ TAP_TEST(a_record_that_cannot_be_applied_is_named)
     uint64_t records = 0;
     uint8_t bytes[4096];
     struct record record = {.type = RECORD_SESSION_END, .session = 99};
-    int fd = make_copy();
+    auto_fd fd = make_copy();
 
     require(journal_read_copy(fd, &again, &failure) == 0);
     require(journal_open(&again, &journal, &failure) == 0);
@@ -159,27 +156,24 @@ TAP_TEST(a_record_that_cannot_be_applied_is_named)
     check(strstr(failure.text, "record 2 (session_end)"));
     journal_close(journal);
     journal_close_files(&again);
-    close(fd);
 }
 
 TAP_TEST(a_copy_that_is_cut_off_anywhere_is_refused)
 {
-    int fd = make_copy();
+    auto_fd fd = make_copy();
 
     for (off_t size = size_of(fd) - 1; size >= 0; size -= size > 4300 ? 7 : 97) {
         require(ftruncate(fd, size) == 0);
         check_refused(fd);
     }
-    close(fd);
 }
 
 TAP_TEST(a_copy_that_more_follows_is_refused)
 {
-    int fd = make_copy();
+    auto_fd fd = make_copy();
 
     require(pwrite(fd, "x", 1, size_of(fd)) == 1);
     check_refused(fd);
-    close(fd);
 }
 
 /* A number that is too large anywhere takes neither memory nor a crash. */
@@ -202,7 +196,7 @@ TAP_TEST(huge_counts_are_refused_or_without_effect)
 TAP_TEST(random_bytes_are_refused)
 {
     uint8_t bytes[8192];
-    int fd = memfd_create("random", MFD_CLOEXEC);
+    auto_fd fd = memfd_create("random", MFD_CLOEXEC);
 
     srand(42);
     for (unsigned round = 0; round < 200; round++) {
@@ -212,7 +206,6 @@ TAP_TEST(random_bytes_are_refused)
         require(pwrite(fd, bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes);
         check_refused(fd);
     }
-    close(fd);
 }
 
 TAP_TEST(the_files_of_a_process_are_found_by_their_names)
@@ -233,21 +226,19 @@ TAP_TEST(the_files_of_a_process_are_found_by_their_names)
 TAP_TEST(files_of_a_former_build_are_told_from_none)
 {
     struct journal_files found;
-    int head = memfd_create("journal", MFD_CLOEXEC);
+    auto_fd head = memfd_create("journal", MFD_CLOEXEC);
 
     require(head >= 0);
     check_int(journal_find_files(getpid(), &found), -EPROTONOSUPPORT);
-    close(head);
 }
 
 TAP_TEST(a_head_that_does_not_fit_its_files_is_not_copied)
 {
     uint64_t bytes = JOURNAL_MAX_BYTES + 1;
-    int copy = memfd_create("copy", MFD_CLOEXEC);
+    auto_fd copy = memfd_create("copy", MFD_CLOEXEC);
 
     require(copy >= 0 && journal_make_files(&files) == 0);
     require(pwrite(files.head, &bytes, sizeof bytes, offsetof(struct head, tails)) == sizeof bytes);
     check_int(journal_write_copy(&files, copy), -EPROTO);
     journal_close_files(&files);
-    close(copy);
 }

@@ -81,7 +81,7 @@ TAP_TEST(a_text_may_be_longer_than_the_first_reservation)
 TAP_TEST(a_number_beyond_what_json_readers_hold_is_the_largest_and_no_utf_8_is_shown)
 {
     struct json_text json;
-    char *text = NULL;
+    auto_free char *text = NULL;
     size_t size = 0;
 
     json_text_begin(&json);
@@ -93,5 +93,4 @@ TAP_TEST(a_number_beyond_what_json_readers_hold_is_the_largest_and_no_utf_8_is_s
     check(json_integer_value(json_object_get(read, "most")) == INT64_MAX);
     check_str(json_string_value(json_object_get(read, "name")), "???z");
     json_decref(read);
-    free(text);
 }

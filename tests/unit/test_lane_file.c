@@ -117,7 +117,7 @@ TAP_TEST(a_mapped_file_is_written_there_while_another_thread_writes)
 /* On a machine without such pages the result is an errno, not a signal. */
 TAP_TEST(a_page_that_cannot_be_made_is_an_errno)
 {
-    int fd = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB);
+    auto_fd fd = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB);
     char *at;
     int error;
 
@@ -131,5 +131,4 @@ TAP_TEST(a_page_that_cannot_be_made_is_an_errno)
     if (error == 0)
         memset(at, 1, HUGE_PAGE_BYTES);
     munmap(at, HUGE_PAGE_BYTES);
-    close(fd);
 }

@@ -26,7 +26,7 @@ TAP_TEST(a_new_layout_is_empty)
 
 TAP_TEST(automatic_names_follow_the_slot_and_skip_taken_ones)
 {
-    struct layout *layout = layout_with(1);
+    auto_layout *layout = layout_with(1);
 
     check_str(layout_at_rank(layout, 0)->name, "a000000");
     check_int(add(layout, 200, "a000002"), 1);
@@ -34,12 +34,11 @@ TAP_TEST(automatic_names_follow_the_slot_and_skip_taken_ones)
     check_int(add(layout, 202, NULL), 4);
     check_str(layout_at_rank(layout, 3)->name, "a000004");
     check_int(layout_next_slot(layout), 5);
-    layout_free(layout);
 }
 
 TAP_TEST(a_bad_addition_is_refused_and_changes_nothing)
 {
-    struct layout *layout = layout_with(1);
+    auto_layout *layout = layout_with(1);
     char text[300];
     uint64_t slot = 77;
 
@@ -59,23 +58,21 @@ TAP_TEST(a_bad_addition_is_refused_and_changes_nothing)
     check_int(layout_add(layout, 200, text, text, &slot), 0);
     check_int(layout_add(layout, 201, NULL, NULL, &slot), 0);
     check_str(layout_find_slot(layout, slot, NULL)->tag, "");
-    layout_free(layout);
 }
 
 TAP_TEST(allocations_are_bounded)
 {
-    struct layout *layout = layout_with(LAYOUT_MAX_ALLOCATIONS);
+    auto_layout *layout = layout_with(LAYOUT_MAX_ALLOCATIONS);
 
     check_int(layout_add(layout, 1000000, NULL, "", NULL), -ENOSPC);
     check_int(layout_remove(layout, 5, NULL), 0);
     check_int(layout_add(layout, 1000000, NULL, "", NULL), 0);
     check_int(layout_at_rank(layout, LAYOUT_MAX_ALLOCATIONS - 1)->slot, LAYOUT_MAX_ALLOCATIONS);
-    layout_free(layout);
 }
 
 TAP_TEST(rename_keeps_everything_but_the_name)
 {
-    struct layout *layout = layout_with(3);
+    auto_layout *layout = layout_with(3);
     const struct layout_allocation *renamed;
 
     check_int(layout_set_memory(layout, 1, 5, 10, 2 * MIB, false), 0);
@@ -94,12 +91,11 @@ TAP_TEST(rename_keeps_everything_but_the_name)
     check(layout_find_serial(layout, 104) == NULL);
     check_int(layout_rename(layout, 1, "zlast"), 0);
     check(layout_find_name(layout, "zlast") == layout_at_rank(layout, 1));
-    layout_free(layout);
 }
 
 TAP_TEST(rename_to_a_taken_bad_or_its_own_name)
 {
-    struct layout *layout = layout_with(2);
+    auto_layout *layout = layout_with(2);
 
     check_int(layout_rename(layout, 0, "a000001"), -EEXIST);
     check_int(layout_rename(layout, 0, "a000000"), 0);
@@ -107,12 +103,11 @@ TAP_TEST(rename_to_a_taken_bad_or_its_own_name)
     check_int(layout_rename(layout, 9, "x"), -ENOENT);
     check_int(layout_remove(layout, 9, NULL), -ENOENT);
     check_str(layout_at_rank(layout, 0)->name, "a000000");
-    layout_free(layout);
 }
 
 TAP_TEST(a_tag_is_set_in_both_orders_and_checked)
 {
-    struct layout *layout = layout_with(2);
+    auto_layout *layout = layout_with(2);
 
     check_int(layout_set_tag(layout, 1, "kv-cache"), 0);
     check_str(layout_find_name(layout, "a000001")->tag, "kv-cache");
@@ -120,12 +115,11 @@ TAP_TEST(a_tag_is_set_in_both_orders_and_checked)
     check_int(layout_set_tag(layout, 1, "\xc0\x80"), -EINVAL);
     check_int(layout_set_tag(layout, 2, ""), -ENOENT);
     check_str(layout_find_slot(layout, 1, NULL)->tag, "kv-cache");
-    layout_free(layout);
 }
 
 TAP_TEST(memory_counts_in_the_total_and_can_be_taken_away)
 {
-    struct layout *layout = layout_with(3);
+    auto_layout *layout = layout_with(3);
 
     check_int(layout_set_memory(layout, 0, 1, 5, 2 * MIB, false), 0);
     check_int(layout_set_memory(layout, 2, 2, 3 * MIB, 4 * MIB, true), 0);
@@ -138,18 +132,16 @@ TAP_TEST(memory_counts_in_the_total_and_can_be_taken_away)
     check_int(layout_remove(layout, 2, NULL), 0);
     check_int(layout_total_bytes(layout), 0);
     check_int(layout_set_memory(layout, 2, 3, 1, 1, false), -ENOENT);
-    layout_free(layout);
 }
 
 TAP_TEST(memory_smaller_than_its_size_or_beyond_counting_is_refused)
 {
-    struct layout *layout = layout_with(2);
+    auto_layout *layout = layout_with(2);
 
     check_int(layout_set_memory(layout, 0, 1, 2, 1, false), -EINVAL);
     check_int(layout_set_memory(layout, 0, 1, UINT64_MAX, UINT64_MAX, false), 0);
     check_int(layout_set_memory(layout, 1, 2, 1, 1, false), -EINVAL);
     check_int(layout_at_rank(layout, 1)->memory, LAYOUT_NO_MEMORY);
-    layout_free(layout);
 }
 
 TAP_TEST(a_mark_of_immutable_is_copied_and_not_encoded)
@@ -213,7 +205,7 @@ TAP_TEST(a_clone_and_its_origin_change_alone)
 
 TAP_TEST(check_demands_final_memory_and_offsets_inside)
 {
-    struct layout *layout = layout_with(1);
+    auto_layout *layout = layout_with(1);
     struct layout_put one = make_put("key/1", 0, "", 1000);
     char message[256] = "";
 
@@ -238,12 +230,11 @@ TAP_TEST(check_demands_final_memory_and_offsets_inside)
     one.slot = LAYOUT_UNBOUND;
     check_int(layout_put(layout, &one), 0);
     check_int(layout_check(layout, false, message, sizeof message), 0);
-    layout_free(layout);
 }
 
 TAP_TEST(check_refuses_the_name_of_a_temporary_file)
 {
-    struct layout *layout = layout_new();
+    auto_layout *layout = layout_new();
     char message[256] = "";
 
     check_int(layout_add(layout, 1, ".big.XyZ019", NULL, NULL), 0);
@@ -253,7 +244,6 @@ TAP_TEST(check_refuses_the_name_of_a_temporary_file)
     check_int(layout_rename(layout, 0, "big"), 0);
     check_int(layout_check(layout, false, message, sizeof message), 0);
     check_int(layout_rename(layout, 0, ".big"), -EINVAL);
-    layout_free(layout);
 }
 
 static bool has(struct layout_times times, int64_t access_ns, int64_t change_ns)

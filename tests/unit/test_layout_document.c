@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The canonical encoding, its hash, and the decoding of untrusted documents. */
-#include "tap.h"
-
-#include "meta/layout.h"
+#include "auto_layout.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -99,20 +97,18 @@ static int decode_rows(const void *first, size_t first_size, const void *second,
 
 TAP_TEST(encoding_is_the_hand_computed_example_byte_by_byte)
 {
-    struct layout *layout = example_layout();
-    uint8_t *bytes = NULL;
+    auto_layout *layout = example_layout();
+    auto_free uint8_t *bytes = NULL;
     size_t size = 0;
 
     require(layout_encode(layout, &bytes, &size) == 0);
     check_bytes(bytes, size, example, sizeof example);
-    free(bytes);
-    layout_free(layout);
 }
 
 TAP_TEST(an_empty_layout_encodes_to_its_empty_lists)
 {
-    struct layout *layout = layout_new();
-    uint8_t *bytes = NULL;
+    auto_layout *layout = layout_new();
+    auto_free uint8_t *bytes = NULL;
     size_t size = 0;
 
     require(layout != NULL);
@@ -121,8 +117,6 @@ TAP_TEST(an_empty_layout_encodes_to_its_empty_lists)
                 "\x83\xa1v\x01\xab"
                 "allocations\x90\xa8metadata\x90",
                 27);
-    free(bytes);
-    layout_free(layout);
 }
 
 TAP_TEST(the_hash_is_what_xxhsum_prints)
@@ -140,16 +134,14 @@ TAP_TEST(the_hash_is_what_xxhsum_prints)
 
 TAP_TEST(names_slots_and_serials_are_not_in_the_encoding)
 {
-    struct layout *layout = example_layout();
-    uint8_t *bytes = NULL;
+    auto_layout *layout = example_layout();
+    auto_free uint8_t *bytes = NULL;
     size_t size = 0;
 
     require(layout_rename(layout, 0, "other") == 0);
     require(layout_set_memory(layout, 0, 77, 5, 2097152, false) == 0);
     require(layout_encode(layout, &bytes, &size) == 0);
     check_bytes(bytes, size, example, sizeof example);
-    free(bytes);
-    layout_free(layout);
 }
 
 TAP_TEST(lengths_and_numbers_at_each_boundary_are_in_their_shortest_form)
@@ -189,11 +181,11 @@ TAP_TEST(keys_and_values_at_each_length_survive_encoding_and_decoding)
     static const size_t value_sizes[] = {0, 1, 255, 256, 65535, 65536, LAYOUT_MAX_VALUE_BYTES};
     static const size_t key_sizes[] = {1, 31, 32, 254, 255, 16, 8};
     static char key[256], value[LAYOUT_MAX_VALUE_BYTES];
-    struct layout *layout = layout_new();
+    auto_layout *layout = layout_new();
     struct layout_document *document = NULL;
     struct layout_cursor cursor;
     struct layout_row row;
-    uint8_t *bytes = NULL;
+    auto_free uint8_t *bytes = NULL;
     uint64_t culprit;
     size_t size = 0;
 
@@ -216,8 +208,6 @@ TAP_TEST(keys_and_values_at_each_length_survive_encoding_and_decoding)
         check_int(row.offset, i);
     }
     layout_document_free(document);
-    free(bytes);
-    layout_free(layout);
 }
 
 TAP_TEST(the_example_decodes_to_its_parts)
@@ -489,7 +479,7 @@ TAP_TEST(claimed_counts_allocate_nothing_that_the_bytes_cannot_hold)
 TAP_TEST(more_rows_than_entries_may_be_are_a_bound)
 {
     size_t rows = LAYOUT_MAX_ENTRIES + 1, size = 18 + rows * 7;
-    uint8_t *bytes = malloc(size);
+    auto_free uint8_t *bytes = malloc(size);
     uint64_t culprit;
 
     require(bytes != NULL);
@@ -500,7 +490,6 @@ TAP_TEST(more_rows_than_entries_may_be_are_a_bound)
     check(culprit == UINT64_MAX);
     bytes[17] = 0;
     check_int(decode(bytes, size - 7, &culprit), 0);
-    free(bytes);
 }
 
 TAP_TEST(deep_nesting_ends_at_the_first_wrong_level)

@@ -5,7 +5,7 @@
 
 TAP_TEST(keys_are_ordered_as_unsigned_bytes_shorter_first)
 {
-    struct layout *layout = layout_with(0);
+    auto_layout *layout = layout_with(0);
     static const char *const sorted[] = {"a", "a!", "aa", "b", "\xc3\xa4"};
 
     for (size_t i = 5; i > 0; i--)
@@ -18,12 +18,11 @@ TAP_TEST(keys_are_ordered_as_unsigned_bytes_shorter_first)
     check(entry_from(layout, "a\0", 2) == find(layout, "a!"));
     check(entry_from(layout, "c", 1) == find(layout, "\xc3\xa4"));
     check(entry_from(layout, "\xff", 1) == NULL);
-    layout_free(layout);
 }
 
 TAP_TEST(a_bad_put_is_refused_and_changes_nothing)
 {
-    struct layout *layout = layout_with(1);
+    auto_layout *layout = layout_with(1);
     static char big[LAYOUT_MAX_VALUE_BYTES + 1];
     struct layout_put one = make_put("k", 0, "", 1000);
     char text[300];
@@ -43,12 +42,11 @@ TAP_TEST(a_bad_put_is_refused_and_changes_nothing)
     check_int(layout_put(layout, &one), 0);
     check_int(put(layout, "other", 0, "", 1000), -EINVAL); /* the serial is taken */
     check_int(layout_count_entries(layout), 1);
-    layout_free(layout);
 }
 
 TAP_TEST(put_many_is_all_or_nothing_and_names_the_culprit)
 {
-    struct layout *layout = layout_with(1);
+    auto_layout *layout = layout_with(1);
     struct layout_put puts[] = {
         make_put("a", 0, "new", 2000),
         make_put("b", 0, "new", 2001),
@@ -70,12 +68,11 @@ TAP_TEST(put_many_is_all_or_nothing_and_names_the_culprit)
     check_int(culprit, 1);
     check_value(find(layout, "a"), "old");
     check_int(layout_at_rank(layout, 0)->bound_entries, 0);
-    layout_free(layout);
 }
 
 TAP_TEST(put_many_skips_unknown_slots_when_told)
 {
-    struct layout *layout = layout_with(1);
+    auto_layout *layout = layout_with(1);
     struct layout_put puts[] = {
         make_put("a", 3, "", 2000),
         make_put("b", 0, "", 2001),
@@ -89,12 +86,11 @@ TAP_TEST(put_many_skips_unknown_slots_when_told)
     check_int(layout_put_many(layout, puts, 1, true, &culprit), 0);
     check_int(layout_put_many(layout, NULL, 0, true, &culprit), 0);
     check_int(layout_count_entries(layout), 2);
-    layout_free(layout);
 }
 
 TAP_TEST(put_rows_numbers_them_and_counts_those_that_are_not_skipped)
 {
-    struct layout *layout = layout_with(2);
+    auto_layout *layout = layout_with(2);
     const struct layout_put puts[] = {
         make_put("b", 1, "", 7),        make_put("a", 3, "", 7),
         make_put("old", 0, "new", 7),   make_put("c", LAYOUT_UNBOUND, "", 7),
@@ -118,7 +114,6 @@ TAP_TEST(put_rows_numbers_them_and_counts_those_that_are_not_skipped)
     check_int(layout_put_rows(layout, puts, 1, 2003, &known, &culprit), 0); /* keeps its own */
     check_int(layout_put_rows(layout, NULL, 0, 3000, &known, &culprit), 0);
     check_int(known, 0);
-    layout_free(layout);
 }
 
 TAP_TEST(entries_are_bounded_in_number)
@@ -147,7 +142,7 @@ TAP_TEST(entries_are_bounded_in_number)
 
 TAP_TEST(entries_are_bounded_in_bytes)
 {
-    struct layout *layout = layout_with(0);
+    auto_layout *layout = layout_with(0);
     static char value[LAYOUT_MAX_VALUE_BYTES];
     struct layout_put puts[LAYOUT_MAX_ENTRY_BYTES / LAYOUT_MAX_VALUE_BYTES];
     size_t count = sizeof puts / sizeof puts[0], culprit;
@@ -163,5 +158,4 @@ TAP_TEST(entries_are_bounded_in_bytes)
     check_int(layout_put_many(layout, puts, count, false, &culprit), -ENOSPC);
     check_int(culprit, count);
     check_int(layout_entry_bytes(layout), 0);
-    layout_free(layout);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts under random changes; tests/fault/layout.c does the same where memory fails. */
+#include "auto_layout.h"
 #include "layout_model.h"
 
 #include <pthread.h>
@@ -154,7 +155,7 @@ TAP_TEST(clones_are_read_changed_and_freed_by_another_thread_meanwhile)
 
 TAP_TEST(serials_that_do_not_rise_with_the_order_of_puts_are_kept_sorted)
 {
-    struct layout *layout = layout_new();
+    auto_layout *layout = layout_new();
     struct layout_put puts[64];
     char keys[64][4];
     size_t culprit;
@@ -176,5 +177,4 @@ TAP_TEST(serials_that_do_not_rise_with_the_order_of_puts_are_kept_sorted)
         require(entry != NULL);
         check_bytes(entry->key, entry->key_bytes, keys[number], 2);
     }
-    layout_free(layout);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layout is restored exactly, or the values are refused. */
-#include "tap.h"
-
-#include "meta/layout.h"
+#include "auto_layout.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -151,14 +149,13 @@ static struct layout *restore_first(void)
 
 TAP_TEST(slots_that_nobody_can_have_counted_are_refused)
 {
-    struct layout *layout = NULL;
+    auto_layout *layout = NULL;
 
     check_int(layout_restore(UINT64_MAX, 0, &layout), -EINVAL);
     check_int(layout_restore(UINT64_MAX - 1, 0, &layout), -EINVAL);
     check(layout == NULL);
     check_int(layout_restore(INT64_MAX, UINT64_MAX, &layout), 0);
     check_int(layout_count_changes(layout), UINT64_MAX);
-    layout_free(layout);
 }
 
 /* Changes of the second of two allocations, which could be restored alone. */
@@ -283,7 +280,7 @@ TAP_TEST(entries_that_could_not_be_there_are_refused)
 
 TAP_TEST(entries_are_restored_once_and_behind_all_allocations)
 {
-    struct layout *layout = restore_first();
+    auto_layout *layout = restore_first();
     const struct layout_restored second = make_allocation(4, "second");
     const struct layout_put a = make_put("a", 3, 30), b = make_put("b", 3, 31);
     size_t culprit;
@@ -294,7 +291,6 @@ TAP_TEST(entries_are_restored_once_and_behind_all_allocations)
     check_int(layout_restore_allocation(layout, &second), -EINVAL);
     check_int(layout_count_entries(layout), 1);
     check_int(layout_at_rank(layout, 0)->bound_entries, 1);
-    layout_free(layout);
 }
 
 TAP_TEST(more_than_a_layout_can_have_is_refused)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sharing between layouts: chunks of their indexes, and the layout itself. */
-#include "tap.h"
+#include "auto_layout.h"
 
 #include "meta/layout_internal.h"
 
@@ -127,7 +127,7 @@ TAP_TEST(a_layout_that_lost_most_of_its_entries_keeps_few_chunks)
 
 TAP_TEST(removing_an_allocation_leaves_few_chunks_too)
 {
-    struct layout *layout = make_layout(50);
+    auto_layout *layout = make_layout(50);
     size_t left = layout_count_entries(layout), count = 0, culprit, removed;
     static struct layout_put puts[COUNT];
     uint64_t slot;
@@ -146,7 +146,6 @@ TAP_TEST(removing_an_allocation_leaves_few_chunks_too)
     check_int(layout_count_entries(layout), left);
     check_few_chunks(&layout->by_key, left);
     check_few_chunks(&layout->by_serial, left);
-    layout_free(layout);
 }
 
 /* ---- holders ------------------------------------------------------------------------------- */
@@ -203,7 +202,7 @@ TAP_TEST(pages_of_a_large_value_are_dropped_with_its_last_holder)
 
 TAP_TEST(what_has_no_memory_is_no_spool)
 {
-    struct layout *layout = layout_new();
+    auto_layout *layout = layout_new();
     uint64_t slot;
 
     require(layout && layout_add(layout, 1, NULL, NULL, &slot) == 0);
@@ -211,5 +210,4 @@ TAP_TEST(what_has_no_memory_is_no_spool)
     check(layout_at_rank(layout, 0)->spool);
     check_int(layout_set_memory(layout, slot, LAYOUT_NO_MEMORY, 1, 2, true), 0);
     check(!layout_at_rank(layout, 0)->spool);
-    layout_free(layout);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allocations that a client knows by ids of its own choosing. */
-#include "tap.h"
+#include "auto_layout.h"
 
 #include "meta/layout_internal.h"
 
@@ -50,7 +50,7 @@ static void check_three(const struct layout *layout)
 
 TAP_TEST(an_allocation_is_found_by_its_wire_id)
 {
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
 
     check_three(layout);
     check_int(slot_of(layout, "allocation-"), LAYOUT_UNBOUND);
@@ -58,12 +58,11 @@ TAP_TEST(an_allocation_is_found_by_its_wire_id)
     check_int(slot_of(layout, ""), LAYOUT_UNBOUND);
     check_str(layout_find_wire_id(layout, "allocation-a")->name, "a000004");
     check_str(layout_find_wire_id(layout, "allocation-a")->tag, "tag");
-    layout_free(layout);
 }
 
 TAP_TEST(a_wire_id_that_is_taken_or_bad_is_refused_and_changes_nothing)
 {
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
     char text[LAYOUT_MAX_WIRE_ID_BYTES + 2];
     uint64_t slot = 77;
 
@@ -84,12 +83,11 @@ TAP_TEST(a_wire_id_that_is_taken_or_bad_is_refused_and_changes_nothing)
     check_int(layout_add_with_wire_id(layout, 20, "n", "", text, &slot), 0);
     check_int(slot_of(layout, text), slot);
     check_int(add(layout, 21, "a/b %\xc3\xa4"), 0); /* it is no file's name */
-    layout_free(layout);
 }
 
 TAP_TEST(what_changes_in_an_allocation_leaves_it_its_wire_id)
 {
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
 
     check_int(layout_rename(layout, 0, "zebra"), 0);
     check_int(layout_rename(layout, 1, "yak"), 0);
@@ -100,12 +98,11 @@ TAP_TEST(what_changes_in_an_allocation_leaves_it_its_wire_id)
     check_str(layout_find_wire_id(layout, "allocation-m")->name, "zebra");
     check_str(layout_find_wire_id(layout, "allocation-a")->tag, "a longer tag than it was");
     check_int(layout_find_wire_id(layout, "allocation-z")->memory, 7);
-    layout_free(layout);
 }
 
 TAP_TEST(a_wire_id_is_free_again_when_its_allocation_is_gone)
 {
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
 
     check_int(layout_remove(layout, 2, NULL), 0);
     check_int(layout_remove(layout, 1, NULL), 0);
@@ -120,7 +117,6 @@ TAP_TEST(a_wire_id_is_free_again_when_its_allocation_is_gone)
     check_int(layout_check_wire_ids(layout), 0);
     check_int(add(layout, 21, "allocation-m"), 0);
     check_int(slot_of(layout, "allocation-m"), 6);
-    layout_free(layout);
 }
 
 TAP_TEST(a_clone_has_wire_ids_of_its_own)
@@ -196,7 +192,7 @@ TAP_TEST(a_layout_without_wire_ids_has_no_index_of_them)
 
 TAP_TEST(a_check_notices_wire_ids_that_no_layout_has)
 {
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
     struct layout_allocation *const *all = layout->by_slot;
     char text[] = "allocation-m";
 
@@ -209,5 +205,4 @@ TAP_TEST(a_check_notices_wire_ids_that_no_layout_has)
     CHECK_NOTICED(all[1]->wire_id, text);
     CHECK_NOTICED(layout->wire_id_count, 2);
     CHECK_NOTICED(layout->by_wire_id[0], layout->by_wire_id[1]);
-    layout_free(layout);
 }

@@ -167,9 +167,9 @@ TAP_TEST(the_count_of_lines_left_out_waits_for_no_reader)
 
 TAP_TEST(a_terminal_that_takes_a_part_of_a_line_holds_nobody_up)
 {
-    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    auto_fd master = posix_openpt(O_RDWR | O_NOCTTY);
     check(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
-    int terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
+    auto_fd terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
     check(terminal >= 0);
     begin_capture(terminal);
     log_set_level(LOG_LEVEL_DEBUG);
@@ -181,8 +181,6 @@ TAP_TEST(a_terminal_that_takes_a_part_of_a_line_holds_nobody_up)
     alarm(0);
     struct pollfd in = {.fd = master, .events = POLLIN};
     check(poll(&in, 1, 1000) > 0);
-    close(terminal);
-    close(master);
 }
 
 TAP_TEST(requests_leave_lines_to_the_steps)

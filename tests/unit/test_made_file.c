@@ -45,7 +45,7 @@ static const char *reason(const struct layout *layout)
 
 TAP_TEST(tensors_follow_each_other_as_they_lie)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     static const char wanted[] =
         "{\"__metadata__\":{\"a\":\"\\\"\",\"b\":\"\xc3\xa9\"},"
         "\"z\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]},"
@@ -81,12 +81,11 @@ TAP_TEST(tensors_follow_each_other_as_they_lie)
     check_int(made->extents[3].offset, 7);
     check_int(made->extents[3].source, layout_at_rank(layout, 1)->serial);
     made_file_free(made);
-    layout_free(layout);
 }
 
 TAP_TEST(a_layout_that_no_file_can_hold_tells_why)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     struct file_plan *made;
 
     check_str(reason(layout), "it has no tensors");
@@ -111,12 +110,11 @@ TAP_TEST(a_layout_that_no_file_can_hold_tells_why)
     check_str(reason(layout), "");
     put_at(layout, "__metadata__", LAYOUT_UNBOUND, 0, "{}");
     check_str(reason(layout), "");
-    layout_free(layout);
 }
 
 TAP_TEST(a_layout_with_files_of_its_own_has_no_other)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     struct made_file_facts facts;
 
     put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.int8\",\"shape\":[2]}");
@@ -127,14 +125,13 @@ TAP_TEST(a_layout_with_files_of_its_own_has_no_other)
     check_int(facts.size_bytes, 0);
     check(facts.why == NULL);
     check(facts.has_files);
-    layout_free(layout);
 }
 
 /* A header by hand: a key-value, one that lies in memory, a tensor of blocks and one of elements.
  */
 TAP_TEST(a_layout_of_a_gguf_file_makes_that_file)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     static const char before[] = "GGUF\3\0\0\0\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
                                  "\1\0\0\0\0\0\0\0aVALUE\4\0\0\0\0\0\0\0long";
     static const char behind[] =
@@ -173,7 +170,6 @@ TAP_TEST(a_layout_of_a_gguf_file_makes_that_file)
     check_int(made->extents[6].at, made->extents[4].at + 64);
     check_int(made->size_bytes, made->extents[6].at + 64);
     made_file_free(made);
-    layout_free(layout);
 }
 
 /* Reads a plan of values of one byte each, whose offsets are these, as its reader does. Returns how
@@ -248,7 +244,7 @@ static void put_padded(struct layout *layout, int value_bytes)
 
 TAP_TEST(a_bound_value_of_more_than_64_kib_is_not_parsed)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
 
     put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.int8\",\"shape\":[2]}");
     put_at(layout, "__gguf__", LAYOUT_UNBOUND, 0,
@@ -257,7 +253,6 @@ TAP_TEST(a_bound_value_of_more_than_64_kib_is_not_parsed)
     check_str(reason(layout), "");
     put_padded(layout, (64 << 10) + 1);
     check_str(reason(layout), "no value of a file of that format");
-    layout_free(layout);
 }
 
 /* Returns the reason with this entry __gguf__. */
@@ -269,7 +264,7 @@ static const char *reason_with(struct layout *layout, const char *order)
 
 TAP_TEST(entries_that_claim_to_be_a_gguf_file_and_lie_tell_why)
 {
-    struct layout *layout = layout_with_memory();
+    auto_layout *layout = layout_with_memory();
     static const char *const wrong[] = {
         "",
         "[]",
@@ -316,5 +311,4 @@ TAP_TEST(entries_that_claim_to_be_a_gguf_file_and_lie_tell_why)
     check_str(reason(layout), "its dtype and shape are not those of its ggml_type");
     put_at(layout, "t", 0, 0, "{\"dtype\":\"torch.int8\",\"shape\":[1,1,1,1,2]}");
     check_str(reason(layout), "it has more than four dimensions");
-    layout_free(layout);
 }

@@ -151,7 +151,7 @@ TAP_TEST(unmapped_memory_stays_reserved)
     enter_host_memory();
     uint64_t reserved_bytes = 0;
     uintptr_t base = 0;
-    int fd = make_piece(7);
+    auto_fd fd = make_piece(7);
 
     check_int(gfs_memory_reserve(&host, GRANULE + 1, &base, &reserved_bytes), 0);
     check_int(reserved_bytes, 2 * GRANULE);
@@ -165,5 +165,4 @@ TAP_TEST(unmapped_memory_stays_reserved)
     check(!is_mapped(base));
     check_int(gfs_memory_reserve(&host, 0, &base, &reserved_bytes), -EINVAL);
     check_int(gfs_memory_reserve(&host, UINT64_MAX, &base, &reserved_bytes), -ENOMEM);
-    close(fd);
 }

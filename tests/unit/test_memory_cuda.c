@@ -7,7 +7,7 @@
 TAP_TEST(device_is_found_by_uuid_and_a_stranger_is_none)
 {
     static const uint8_t stranger[16] = {1};
-    struct gfs_memory memory;
+    auto_memory memory = {0};
 
     begin_memory(&memory, 0, "");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -16,7 +16,6 @@ TAP_TEST(device_is_found_by_uuid_and_a_stranger_is_none)
     gfs_memory_init(&memory, &gfs_memory_cuda, stranger, PIECE);
     check_int(gfs_memory_enter(&memory, 0, &scope), -ENODEV);
     check(strstr(memory.error, "CUDA_VISIBLE_DEVICES") != NULL);
-    end_memory(&memory);
 }
 
 TAP_TEST(primary_context_is_kept_from_first_use_to_close)
@@ -61,7 +60,7 @@ TAP_TEST(callers_context_is_used_where_there_is_one)
 TAP_TEST(range_takes_one_access_call_and_no_handle_stays)
 {
     struct gfs_range range = {0};
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     int fds[5];
 
     begin_memory(&memory, 0, "fail cuMemSetAccess 1 2\n");
@@ -75,7 +74,6 @@ TAP_TEST(range_takes_one_access_call_and_no_handle_stays)
     gfs_range_cancel(&memory, &range);
     check_int(used_bytes(), 0);
     gfs_memory_leave(&scope);
-    end_memory(&memory);
 }
 
 TAP_TEST(readers_may_not_write_and_writers_may_until_they_publish)
@@ -106,7 +104,7 @@ TAP_TEST(readers_may_not_write_and_writers_may_until_they_publish)
 TAP_TEST(unmapped_range_pins_nothing_and_its_addresses_come_back)
 {
     struct gfs_range range = {0};
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     int fds[2];
 
     begin_memory(&memory, 0, "");
@@ -126,13 +124,12 @@ TAP_TEST(unmapped_range_pins_nothing_and_its_addresses_come_back)
     close(fds[1]);
     check_int(used_bytes(), 0);
     gfs_memory_leave(&scope);
-    end_memory(&memory);
 }
 
 TAP_TEST(private_copy_is_writable_and_is_given_back)
 {
     struct gfs_range range = {0};
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     struct gfs_copy copy = {0};
     int fd;
 
@@ -151,7 +148,6 @@ TAP_TEST(private_copy_is_writable_and_is_given_back)
     close(fd);
     check_int(used_bytes(), 0);
     gfs_memory_leave(&scope);
-    end_memory(&memory);
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */

@@ -193,7 +193,7 @@ static int enter_and_return_early(struct gfs_memory *memory)
 TAP_TEST(a_scope_ends_with_its_block_however_that_is_left)
 {
     enum drv_capture_mode mode = DRV_CAPTURE_MODE_THREAD_LOCAL;
-    struct gfs_memory memory;
+    auto_memory memory = {0};
 
     begin_memory(&memory, 0, "");
     require(cu->cuThreadExchangeStreamCaptureMode(&mode) == DRV_SUCCESS);
@@ -207,13 +207,12 @@ TAP_TEST(a_scope_ends_with_its_block_however_that_is_left)
     check_int(enter_and_return_early(&memory), -EIO);
     check_thread_is_as_before();
     require(fake_cuda_control(""));
-    end_memory(&memory);
 }
 
 TAP_TEST(a_scope_that_is_left_by_hand_does_not_end_twice)
 {
     enum drv_capture_mode mode = DRV_CAPTURE_MODE_THREAD_LOCAL;
-    struct gfs_memory memory;
+    auto_memory memory = {0};
 
     begin_memory(&memory, 0, "");
     require(cu->cuThreadExchangeStreamCaptureMode(&mode) == DRV_SUCCESS);
@@ -228,5 +227,4 @@ TAP_TEST(a_scope_that_is_left_by_hand_does_not_end_twice)
         gfs_memory_leave(&inner);
     }
     check_thread_is_as_before();
-    end_memory(&memory);
 }

@@ -78,7 +78,7 @@ static void name_devices(struct gfs_memory *memory, const drv_device *devices, s
 TAP_TEST(rights_are_changed_for_the_devices_let_in_at_mapping)
 {
     struct gfs_range range = {0};
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     int fd;
 
     begin_memory(&memory, 0, "devices 3\n");
@@ -98,5 +98,4 @@ TAP_TEST(rights_are_changed_for_the_devices_let_in_at_mapping)
     check_int(rights_of(2, range.base), DRV_ACCESS_NONE);
     gfs_range_cancel(&memory, &range);
     gfs_memory_leave(&scope);
-    end_memory(&memory);
 }

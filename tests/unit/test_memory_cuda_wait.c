@@ -35,7 +35,7 @@ static int end_capture_whole(struct capture *capture)
 
 TAP_TEST(blocking_stream_that_captures_is_busy_and_stays_whole)
 {
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     struct capture capture;
 
     begin_memory(&memory, 0, "");
@@ -47,13 +47,12 @@ TAP_TEST(blocking_stream_that_captures_is_busy_and_stays_whole)
     check(end_capture_whole(&capture));
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
-    end_memory(&memory);
 }
 
 TAP_TEST(named_stream_that_captures_is_busy)
 {
     void *streams[1];
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     struct capture capture;
 
     begin_memory(&memory, 0, "");
@@ -63,7 +62,6 @@ TAP_TEST(named_stream_that_captures_is_busy)
     memory.wishes.stream_count = 1;
     check_int(gfs_memory_enter(&memory, 0, &scope), -EBUSY);
     check(end_capture_whole(&capture));
-    end_memory(&memory);
 }
 
 /* An unannounced capture is not noticed, and mappings do not harm it either. */
@@ -145,7 +143,7 @@ TAP_TEST(work_beside_a_named_stream_that_captures_is_waited_for)
 
 TAP_TEST(full_device_is_given_back_without_breaking_a_capture)
 {
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     struct capture capture;
 
     begin_memory(&memory, 0, "fail cuMemAlloc_v2 2\n");
@@ -154,7 +152,6 @@ TAP_TEST(full_device_is_given_back_without_breaking_a_capture)
     check_int(gfs_memory_synchronise(&memory), 0);
     gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
-    end_memory(&memory);
 }
 
 static int count_call(void *context)
@@ -165,7 +162,7 @@ static int count_call(void *context)
 
 TAP_TEST(callers_way_to_synchronise_replaces_ours)
 {
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     int calls = 0;
 
     begin_memory(&memory, 0, "fail cuMemFree_v2 1\n");
@@ -178,12 +175,11 @@ TAP_TEST(callers_way_to_synchronise_replaces_ours)
     check_int(gfs_memory_synchronise(&memory), -EINVAL);
     check(strstr(memory.error, "cuMemFree") != NULL);
     gfs_memory_leave(&scope);
-    end_memory(&memory);
 }
 
 TAP_TEST(callers_way_to_synchronise_is_asked_while_a_stream_captures_too)
 {
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     struct capture capture;
     int calls = 0;
 
@@ -196,24 +192,22 @@ TAP_TEST(callers_way_to_synchronise_is_asked_while_a_stream_captures_too)
     check_int(calls, 1);
     gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
-    end_memory(&memory);
 }
 
 TAP_TEST(full_device_is_waited_for_all_the_same)
 {
-    struct gfs_memory memory;
+    auto_memory memory = {0};
 
     begin_memory(&memory, 0, "fail cuMemAlloc_v2 2\n");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
     gfs_memory_leave(&scope);
-    end_memory(&memory);
 }
 
 /* The first cuMemAlloc is the anchor's. */
 TAP_TEST(full_device_is_waited_for_without_breaking_a_capture)
 {
-    struct gfs_memory memory;
+    auto_memory memory = {0};
     struct capture capture;
 
     begin_memory(&memory, 0, "fail cuMemAlloc_v2 2 2\n");
@@ -223,5 +217,4 @@ TAP_TEST(full_device_is_waited_for_without_breaking_a_capture)
     check_str(memory.error, "");
     gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
-    end_memory(&memory);
 }

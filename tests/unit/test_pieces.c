@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "auto_layout.h"
 #include "meta/layout.h"
 #include "meta/pieces.h"
-#include "tap.h"
 
 #define PIECE 16777216ull
 
@@ -195,7 +195,7 @@ TAP_TEST(a_text_decodes_to_the_same_pieces)
 TAP_TEST(the_size_of_a_text_is_known_before_its_sums)
 {
     static const uint64_t sizes[] = {1, 9999999, PIECE, PIECE + 1, 6 * PIECE, 61 * PIECE + 100};
-    struct layout *layout = layout_new();
+    auto_layout *layout = layout_new();
     struct pieces pieces;
     uint64_t slot;
     char *text;
@@ -211,7 +211,6 @@ TAP_TEST(the_size_of_a_text_is_known_before_its_sums)
         require(layout_add(layout, i + 1, i == 1 ? "a b" : NULL, NULL, &slot) == 0);
         require(layout_set_memory(layout, slot, i + 1, sizes[i], sizes[i], false) == 0);
     }
-    layout_free(layout);
 }
 
 TAP_TEST(another_spelling_is_refused)
@@ -267,7 +266,7 @@ TAP_TEST(a_short_text_makes_no_large_plan)
 
 TAP_TEST(a_store_of_too_many_pieces_is_refused)
 {
-    struct layout *layout = layout_new();
+    auto_layout *layout = layout_new();
     struct pieces pieces;
     uint64_t slot;
 
@@ -275,7 +274,6 @@ TAP_TEST(a_store_of_too_many_pieces_is_refused)
     require(layout_set_memory(layout, slot, 1, (1ull << 44) + 1, 1ull << 45, false) == 0);
     check_int(pieces_of_layout(layout, &pieces), -E2BIG);
     pieces_free(&pieces);
-    layout_free(layout);
 }
 
 TAP_TEST(an_id_is_32_lower_case_digits)

@@ -135,7 +135,7 @@ TAP_TEST(a_peer_is_found_by_its_connection)
 {
     struct service_caller caller = {.uid = 5};
     pid_t child;
-    int fd = connect_from_child(true, &child);
+    auto_fd fd = connect_from_child(true, &child);
 
     check_int(process_resolve_peer(fd, SERVICE_MAX_ANCESTORS, &caller), 0);
     check(caller.process_count >= 2);
@@ -148,7 +148,6 @@ TAP_TEST(a_peer_is_found_by_its_connection)
     check_int(process_resolve_peer(fd, 1, &caller), 0);
     check_int(caller.process_count, 0);
     check_str(caller.comm, "");
-    close(fd);
 }
 
 /* Starts a waiting process with this pid; -1 if pids cannot be chosen. */
@@ -169,7 +168,7 @@ TAP_TEST(a_peer_that_is_gone_is_not_found_even_if_its_number_is_used_again)
 {
     struct service_caller caller = {.process_count = 7, .comm = "before"};
     pid_t child, other;
-    int fd = connect_from_child(false, &child);
+    auto_fd fd = connect_from_child(false, &child);
 
     check_int(process_resolve_peer(fd, 1, &caller), 0);
     check_int(caller.process_count, 0);
@@ -187,7 +186,6 @@ TAP_TEST(a_peer_that_is_gone_is_not_found_even_if_its_number_is_used_again)
         kill(other, SIGKILL);
         waitpid(other, NULL, 0);
     }
-    close(fd);
 }
 
 static void *resolve_thread(void *argument)

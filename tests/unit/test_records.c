@@ -92,7 +92,7 @@ TAP_TEST(a_record_comes_back_from_its_bytes_with_every_field)
     const uint64_t memories[3] = {1, 300, UINT64_MAX};
     struct record record = full_record(memories), back;
     struct record_arena *arena;
-    uint8_t *bytes;
+    auto_free uint8_t *bytes = NULL;
     size_t size;
 
     require(record_encode(&record, &bytes, &size) == 0);
@@ -120,7 +120,6 @@ TAP_TEST(a_record_comes_back_from_its_bytes_with_every_field)
     check_bytes(back.bytes16, 16, record.bytes16, 16);
     check_bytes(back.comm, 16, record.comm, 16);
     record_decode_free(arena);
-    free(bytes);
 }
 
 TAP_TEST(bytes_that_are_cut_short_or_too_long_are_no_record)

@@ -218,7 +218,7 @@ TAP_TEST(texts_of_a_list_have_the_shortest_heads)
     struct message_text keys[COUNT];
     struct message_buffer buffer = {0};
     struct message message, item;
-    char *text = malloc(65536);
+    auto_free char *text = malloc(65536);
     size_t head_bytes = 4 + 35, bytes = 0; /* of the frame */
 
     require(text != NULL);
@@ -241,7 +241,6 @@ TAP_TEST(texts_of_a_list_have_the_shortest_heads)
     }
     check(!message_next_item(&message.list, &item));
     message_buffer_free(&buffer);
-    free(text);
 }
 
 TAP_TEST(v1_carries_a_mebibyte_and_no_byte_more)
@@ -249,7 +248,7 @@ TAP_TEST(v1_carries_a_mebibyte_and_no_byte_more)
     /* map, "type", its tag, "message", head of its text, "out_of_memory", false */
     size_t rest = 1 + 5 + 15 + 8 + 5 + 14 + 1;
     size_t most = MESSAGE_V1_MAX_BYTES - rest;
-    char *text = malloc(most + 1);
+    auto_free char *text = malloc(most + 1);
     struct message message = {.type = MESSAGE_ERROR_RESPONSE, .error = {text, most}};
     struct message_buffer buffer = {0};
 
@@ -263,7 +262,6 @@ TAP_TEST(v1_carries_a_mebibyte_and_no_byte_more)
     check_int(buffer.size_bytes, 4 + 1048576);
     check_int(message_encode(&buffer, MESSAGE_V0, &message), 0);
     message_buffer_free(&buffer);
-    free(text);
 }
 
 TAP_TEST(a_v1_list_ends_at_the_item_that_is_too_much)
@@ -293,7 +291,7 @@ TAP_TEST(a_v1_list_that_is_full_takes_no_item_that_makes_its_count_longer)
                                  .aligned_size = message_integer(2 << 20)};
     /* 45 before them, 44 for each of the others, 38 beside the text of the first */
     size_t most = 1048576 - 45 - 14 * 44 - 38;
-    char *text = malloc(most);
+    auto_free char *text = malloc(most);
     struct message first = item;
     struct message_buffer buffer = {0};
 
@@ -311,5 +309,4 @@ TAP_TEST(a_v1_list_that_is_full_takes_no_item_that_makes_its_count_longer)
         check_int(buffer.size_bytes - buffer.begin_bytes, 4 + 1048576);
     }
     message_buffer_free(&buffer);
-    free(text);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ids of allocations on the wire: there and back, and never twice. */
-#include "tap.h"
+#include "auto_layout.h"
 
 #include "rpc/wire_id.h"
 
@@ -29,7 +29,7 @@ static const struct layout_allocation *find(enum message_protocol protocol,
 
 TAP_TEST(a_made_id_is_a_uuid_of_version_4_that_leads_back_to_its_allocation)
 {
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
     char id[WIRE_ID_UUID_BYTES], other[WIRE_ID_UUID_BYTES];
 
     for (size_t rank = 0; rank < 3; rank += 2) {
@@ -44,12 +44,11 @@ TAP_TEST(a_made_id_is_a_uuid_of_version_4_that_leads_back_to_its_allocation)
     }
     wire_id_of(MESSAGE_V0, &store, layout_at_rank(layout, 0), other);
     check(strcmp(id, other) != 0);
-    layout_free(layout);
 }
 
 TAP_TEST(an_id_that_a_client_chose_is_for_v1_alone_which_may_choose_it_again)
 {
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
     const struct layout_allocation *chosen = layout_at_rank(layout, 1);
     char id[WIRE_ID_UUID_BYTES];
 
@@ -59,12 +58,11 @@ TAP_TEST(an_id_that_a_client_chose_is_for_v1_alone_which_may_choose_it_again)
     wire_id_of(MESSAGE_V0, &store, chosen, id);
     check(find(MESSAGE_V0, layout, id) == chosen);
     check(find(MESSAGE_V1, layout, id) == NULL);
-    layout_free(layout);
 }
 
 TAP_TEST(what_is_nobodys_id_finds_nothing)
 {
-    struct layout *layout = make_layout();
+    auto_layout *layout = make_layout();
     char id[WIRE_ID_UUID_BYTES];
     struct core_store another = {.uuid = {1}};
 
@@ -82,7 +80,6 @@ TAP_TEST(what_is_nobodys_id_finds_nothing)
     }
     id[0] = (char)('A' + (id[0] % 6)); /* another spelling is another id */
     check(find(MESSAGE_V0, layout, id) == NULL);
-    layout_free(layout);
 }
 
 TAP_TEST(a_uuid_is_read_as_it_is_written_and_nothing_else_is)

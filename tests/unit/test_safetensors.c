@@ -233,7 +233,7 @@ TAP_TEST(random_bit_flips_of_a_valid_file_never_crash)
     unsigned int refused = 0;
     uint8_t good[512];
     uint8_t bad[512];
-    int fd = new_file();
+    auto_fd fd = new_file();
 
     fill(fd, header, 16);
     require(size_bytes <= sizeof(good) && pread(fd, good, size_bytes, 0) == (ssize_t)size_bytes);
@@ -255,5 +255,4 @@ TAP_TEST(random_bit_flips_of_a_valid_file_never_crash)
         safetensors_close(model);
     }
     check(accepted > 0 && refused > 0);
-    close(fd);
 }

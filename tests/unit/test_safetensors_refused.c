@@ -153,12 +153,11 @@ TAP_TEST(a_header_with_a_nul_behind_it_is_refused)
 {
     struct model *model = NULL;
     uint64_t length = htole64(3);
-    int fd = new_file();
+    auto_fd fd = new_file();
 
     fill(fd, "{}", 1);
     put(fd, &length, sizeof(length), 0);
     check_int(open_path(path, &model), -EINVAL);
-    close(fd);
 }
 
 TAP_TEST(a_tensor_that_is_no_object_is_refused)
@@ -191,21 +190,20 @@ TAP_TEST(an_empty_header_of_the_reference_implementation_is_refused)
 TAP_TEST(a_file_shorter_than_a_length_is_refused)
 {
     struct model *model = NULL;
-    int fd = new_file();
+    auto_fd fd = new_file();
 
     for (off_t size = 0; size < 8; size++) {
         require(ftruncate(fd, size) == 0);
         check_int(open_path(path, &model), -EINVAL);
         check(strstr(error.text, "too few") != NULL);
     }
-    close(fd);
 }
 
 TAP_TEST(a_header_length_beyond_the_file_is_refused)
 {
     static const uint64_t lengths[] = {3, 1000, SAFETENSORS_MAX_HEADER_BYTES};
     struct model *model = NULL;
-    int fd = new_file();
+    auto_fd fd = new_file();
 
     fill(fd, "{}", 0);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
@@ -215,7 +213,6 @@ TAP_TEST(a_header_length_beyond_the_file_is_refused)
         check_int(open_path(path, &model), -EINVAL);
         check(strstr(error.text, "truncated") != NULL);
     }
-    close(fd);
 }
 
 TAP_TEST(a_header_length_beyond_the_bound_is_refused)
@@ -223,7 +220,7 @@ TAP_TEST(a_header_length_beyond_the_bound_is_refused)
     static const uint64_t lengths[] = {SAFETENSORS_MAX_HEADER_BYTES + 1ull, 1ull << 63,
                                        UINT64_MAX - 7, UINT64_MAX};
     struct model *model = NULL;
-    int fd = new_file();
+    auto_fd fd = new_file();
 
     fill(fd, "{}", 0);
     require(ftruncate(fd, SAFETENSORS_MAX_HEADER_BYTES + 100ll) == 0);
@@ -234,7 +231,6 @@ TAP_TEST(a_header_length_beyond_the_bound_is_refused)
         check_int(open_path(path, &model), -EINVAL);
         check(strstr(error.text, "allowed") != NULL);
     }
-    close(fd);
 }
 
 TAP_TEST(a_file_of_another_format_is_named)
@@ -276,13 +272,12 @@ TAP_TEST(a_file_that_is_cut_off_is_none_of_another_format)
 {
     struct model *model;
     uint64_t length = htole64(0x7b); /* '{' */
-    int fd = new_file();
+    auto_fd fd = new_file();
 
     put(fd, &length, sizeof(length), 0);
     put(fd, "{\"a", 3, sizeof(length));
     check_int(open_path(path, &model), -EINVAL);
     check(strstr(error.text, "truncated") != NULL);
-    close(fd);
 }
 
 TAP_TEST(a_nul_in_a_name_is_said_with_the_name)
@@ -317,14 +312,13 @@ TAP_TEST(every_truncation_of_a_valid_file_is_refused)
     static const char header[] =
         "{" TENSOR("a", "F16", "[2]", "[0,4]") "," TENSOR("b", "U8", "[3]", "[4,7]") "}";
     struct model *model = NULL;
-    int fd = new_file();
+    auto_fd fd = new_file();
 
     for (off_t size = 0; size < (off_t)(8 + strlen(header) + 7); size++) {
         fill(fd, header, 7);
         require(ftruncate(fd, size) == 0);
         require(open_path(path, &model) == -EINVAL);
     }
-    close(fd);
 }
 
 TAP_TEST(control_characters_of_a_name_do_not_reach_the_terminal)
@@ -335,7 +329,7 @@ TAP_TEST(control_characters_of_a_name_do_not_reach_the_terminal)
 TAP_TEST(a_name_of_any_length_fits_the_error)
 {
     size_t size = 100000;
-    char *header = malloc(size + 16);
+    auto_free char *header = malloc(size + 16);
     struct model *model = NULL;
 
     require(header != NULL);
@@ -344,7 +338,6 @@ TAP_TEST(a_name_of_any_length_fits_the_error)
     strcpy(header + 2 + size, "\":1}");
     check_int(open_text(header, 0, &model), -EINVAL);
     check(strstr(error.text, "not described by an object") != NULL);
-    free(header);
 }
 
 TAP_TEST(a_missing_file_is_enoent)

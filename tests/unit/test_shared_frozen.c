@@ -232,7 +232,7 @@ TAP_TEST(a_place_of_a_connection_is_unchanged_and_found)
 {
     struct kept_memory *memory = NULL;
     uint8_t head[32], place[sizeof(struct kept)];
-    int fd;
+    auto_fd fd = -1;
 
     require(kept_make(&fd) == 0);
     require(kept_open(fd, &memory) == 0);
@@ -251,7 +251,6 @@ TAP_TEST(a_place_of_a_connection_is_unchanged_and_found)
     check_int((long long)kept_get_output(kept)->total_bytes, 12);
     check_int((long long)kept_get_asked_us(kept, 14, 99), 15);
     kept_close(memory);
-    close(fd);
 }
 
 /* ---- the service manager's store ------------------------------------------------------------ */
@@ -279,7 +278,7 @@ static int receive_stored(int manager, char text[256])
 TAP_TEST(the_index_of_the_descriptor_store_is_unchanged)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int manager = socket(AF_UNIX, SOCK_DGRAM, 0);
+    auto_fd manager = socket(AF_UNIX, SOCK_DGRAM, 0);
     struct fdstore store;
     char text[256];
     uint8_t bytes[16 + 34 * 32]; /* the mount's own places come first, then the kept ones */
@@ -291,7 +290,7 @@ TAP_TEST(the_index_of_the_descriptor_store_is_unchanged)
     snprintf(text, sizeof text, "@%s", address.sun_path + 1);
     setenv("NOTIFY_SOCKET", text, 1);
     fdstore_open(&store);
-    int index = receive_stored(manager, text);
+    auto_fd index = receive_stored(manager, text);
     check_str(text, "FDSTORE=1\nFDPOLL=0\nFDNAME=gmsfs-index");
     check_int((long long)fdstore_add(&store, FDSTORE_TEXT, manager, 0, 0), 1);
     close(receive_stored(manager, text));
@@ -301,6 +300,4 @@ TAP_TEST(the_index_of_the_descriptor_store_is_unchanged)
     read_bytes(index, bytes, sizeof bytes, 0);
     check_frozen("store", FDSTORE_VERSION, bytes, sizeof bytes);
     fdstore_close(&store);
-    close(index);
-    close(manager);
 }

@@ -176,11 +176,11 @@ TAP_TEST(the_copied_bytes_are_the_written_ones)
 TAP_TEST(a_file_that_is_cut_off_while_it_is_filled_is_an_error)
 {
     static const struct sink_way way = {DIRECT_AUTO, 8};
-    int fd = make_file("/dev/shm", FILE_BYTES, &way);
+    auto_fd fd = make_file("/dev/shm", FILE_BYTES, &way);
     struct sink_stream stream;
     struct sink sink;
-    uint8_t *bytes;
-    void *room;
+    auto_free uint8_t *bytes = NULL;
+    auto_free void *room = NULL;
 
     if (fd < 0)
         return;
@@ -193,9 +193,6 @@ TAP_TEST(a_file_that_is_cut_off_while_it_is_filled_is_an_error)
     atomic_flag_test_and_set(&sink.writing); /* as if another thread wrote by write(2) */
     check(!sink.map || sink_put(&stream, bytes, 1 << 20) == -EIO);
     sink_close(&sink);
-    close(fd);
-    free(bytes);
-    free(room);
 }
 
 TAP_TEST(an_empty_file_takes_nothing)

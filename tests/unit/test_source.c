@@ -14,6 +14,9 @@
 
 #define FILE_BYTES ((size_t)3 * 1000 * 1000 + 17)
 
+TAP_DROP(source_close, struct source *)
+#define auto_source __attribute__((unused, cleanup(source_close_at))) struct source
+
 static struct failure failure;
 static char directory[] = "/tmp/gmsfs-source-XXXXXX";
 static char place[256];
@@ -76,26 +79,24 @@ TAP_TEST(a_place_with_a_scheme_is_no_path)
 
 TAP_TEST(an_unknown_scheme_is_refused_and_the_known_ones_are_named)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     size_t file;
 
     check_int(source_add(source, "ftp://host/x", NULL, 0, &file, &failure), -EPROTONOSUPPORT);
     check_str(failure.text, "ftp://host/x: ftp:// is not known; name a path, http://, https://, "
                             "s3:// or hf://");
     check(!source_is_tree("ftp://host/x/"));
-    source_close(source);
 }
 
 TAP_TEST(a_password_and_a_query_are_in_no_message)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     size_t file;
 
     check(source_add(source, "ftp://me:secret@host/x@y?sign=secret", NULL, 0, &file, &failure) !=
           0);
     check(strstr(failure.text, "secret") == NULL);
     check(strstr(failure.text, "ftp://host/x@y: ") == failure.text);
-    source_close(source);
 }
 
 static void check_shown(const char *of, const char *expected)
@@ -142,7 +143,7 @@ TAP_TEST(names_that_leave_their_tree_are_refused)
 
 TAP_TEST(a_list_has_files_and_folders_sorted)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     struct source_list list;
 
     require(source_list(source, directory, NULL, false, &list, &failure) == 0);
@@ -157,12 +158,11 @@ TAP_TEST(a_list_has_files_and_folders_sorted)
     check_str(list.entries[1].name, "folder/b.bin");
     source_list_free(&list);
     check_int(source_list(source, directory, "nothing", false, &list, &failure), -ENOENT);
-    source_close(source);
 }
 
 TAP_TEST(names_that_a_server_announces_are_checked)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     struct source_list list;
 
     check_int(source_list(source, in_test("", "?names=../x"), NULL, false, &list, &failure),
@@ -172,12 +172,11 @@ TAP_TEST(names_that_a_server_announces_are_checked)
               -EINVAL);
     check(strstr(failure.text, "'a.bin', whose name is announced twice") != NULL);
     check_int(list.count, 0);
-    source_close(source);
 }
 
 TAP_TEST(a_file_beside_another_is_found_with_and_without_a_tree)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     char path[300];
     size_t one, other;
 
@@ -190,12 +189,11 @@ TAP_TEST(a_file_beside_another_is_found_with_and_without_a_tree)
     require(source_add_beside(source, one, "folder/b.bin", &other, &failure) == 0);
     snprintf(path, sizeof(path), "%s/folder/b.bin", directory);
     check_str(source_get(source, other)->shown, path);
-    source_close(source);
 }
 
 TAP_TEST(files_past_the_page_cache_are_slow_on_any_number_of_processors)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     size_t file;
 
     require(source_add(source, directory, "a.bin", 0, &file, &failure) == 0);
@@ -203,12 +201,11 @@ TAP_TEST(files_past_the_page_cache_are_slow_on_any_number_of_processors)
     check(!source_is_slow(source));
     source_prepare(source, DIRECT_ALWAYS, FILE_BYTES, 0);
     check(source_is_slow(source));
-    source_close(source);
 }
 
 TAP_TEST(a_file_that_was_added_before_keeps_its_number_unless_a_flag_is_new)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     size_t one, other;
 
     require(source_add(source, directory, "a.bin", SOURCE_IN_TURN, &one, &failure) == 0);
@@ -220,7 +217,6 @@ TAP_TEST(a_file_that_was_added_before_keeps_its_number_unless_a_flag_is_new)
     check_int(other, one);
     require(source_add(source, directory, "a.bin", SOURCE_NO_LINKS, &other, &failure) == 0);
     check(other != one);
-    source_close(source);
 }
 
 /* ---- bytes --------------------------------------------------------------------------------- */
@@ -311,12 +307,11 @@ TAP_TEST(a_failure_of_the_server_comes_in_its_words)
 
 TAP_TEST(a_size_that_no_file_can_have_is_refused)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     size_t file;
 
     check_int(source_add(source, in_test("/a.bin", "?huge=1"), NULL, 0, &file, &failure), -EFBIG);
     check(strstr(failure.text, "more bytes than a file can have") != NULL);
-    source_close(source);
 }
 
 static void *cancel_soon(void *source)
@@ -328,7 +323,7 @@ static void *cancel_soon(void *source)
 
 TAP_TEST(a_cancelled_source_wakes_its_reads_and_refuses_later_ones)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     pthread_t thread;
     uint8_t byte;
     size_t file;
@@ -338,12 +333,11 @@ TAP_TEST(a_cancelled_source_wakes_its_reads_and_refuses_later_ones)
     check_int(source_read(source, file, 0, &byte, 1, &failure), -ECANCELED);
     pthread_join(thread, NULL);
     check_int(source_read(source, file, 1, &byte, 1, &failure), -ECANCELED);
-    source_close(source);
 }
 
 TAP_TEST(bytes_of_this_process_are_a_file_with_the_name_of_another)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     uint8_t *bytes = (uint8_t *)strdup("hello"), got[3];
     size_t one, file;
 
@@ -354,12 +348,11 @@ TAP_TEST(bytes_of_this_process_are_a_file_with_the_name_of_another)
     check_int(source_read(source, file, 2, got, 3, &failure), 0);
     check(memcmp(got, "llo", 3) == 0);
     check_int(source_read(source, file, 3, got, 3, &failure), -ENODATA);
-    source_close(source);
 }
 
 TAP_TEST(a_link_is_followed_unless_that_is_refused)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     char link[64];
     size_t file;
 
@@ -368,7 +361,6 @@ TAP_TEST(a_link_is_followed_unless_that_is_refused)
     check_int(source_add(source, directory, "link", 0, &file, &failure), 0);
     check_int(source_add(source, directory, "link", SOURCE_NO_LINKS, &file, &failure), -ELOOP);
     require(unlink(link) == 0);
-    source_close(source);
 }
 
 /* ---- files that change --------------------------------------------------------------------- */
@@ -427,7 +419,7 @@ static void put_link(const char *target)
 
 TAP_TEST(a_link_that_leads_out_of_its_tree_after_the_list_is_refused)
 {
-    struct source *source = source_open();
+    auto_source *source = source_open();
     struct source_list list;
     char tree[64], link[80];
     size_t file;
@@ -445,5 +437,4 @@ TAP_TEST(a_link_that_leads_out_of_its_tree_after_the_list_is_refused)
     put_link("b.bin");
     check_int(source_add(source, tree, "link", SOURCE_LISTED, &file, &failure), 0);
     require(unlink(link) == 0);
-    source_close(source);
 }

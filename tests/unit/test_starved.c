@@ -30,7 +30,7 @@ TAP_TEST(another_end_is_not_though_the_kernel_killed_a_process_meanwhile)
 TAP_TEST(tasks_of_starved_workers_are_not_refused)
 {
     static struct keeper_setup setup = {.mountpoint = "/mount"};
-    struct keeper *keeper = calloc(1, sizeof *keeper);
+    auto_free struct keeper *keeper = calloc(1, sizeof *keeper);
 
     keeper->setup = &setup;
     require(fs_ledger_make(&keeper->ledger_fd, &keeper->ledger) == 0);
@@ -43,5 +43,4 @@ TAP_TEST(tasks_of_starved_workers_are_not_refused)
     }
     check_int((long long)keeper->ledger->refused, 0);
     close(keeper->ledger_fd);
-    free(keeper);
 }

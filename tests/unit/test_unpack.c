@@ -159,7 +159,7 @@ TAP_TEST(every_kind_of_value_is_skipped_to_its_last_byte)
 TAP_TEST(a_skipped_value_may_hold_anything_in_any_depth)
 {
     size_t depth = 1000000;
-    uint8_t *bytes = malloc(depth + 1);
+    auto_free uint8_t *bytes = malloc(depth + 1);
     struct unpack unpack;
 
     /* [{nil: [ext, "\xff"], 1: {}}, bin] */
@@ -173,7 +173,6 @@ TAP_TEST(a_skipped_value_may_hold_anything_in_any_depth)
     unpack = (struct unpack){bytes, bytes + depth};
     check_int(unpack_skip(&unpack), -EINVAL);
     check(unpack.at == bytes);
-    free(bytes);
 }
 
 TAP_TEST(counts_that_the_bytes_cannot_hold_are_refused_before_they_are_counted_out)

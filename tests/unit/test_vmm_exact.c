@@ -107,11 +107,10 @@ TAP_TEST(zeros_behind_the_size_are_trimmed_and_other_bytes_stay)
 
 TAP_TEST(memory_of_a_fixed_size_is_not_trimmed)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
 
     check_int(vmm_trim(vmm, &piece, 1), -EPERM);
     check_int(size_of(piece.fd), 4 * MIB);
     check_int(vmm_trim(vmm, &piece, 0), -EINVAL);
     check_int(vmm_trim(vmm, &piece, 4 * MIB + 1), -EINVAL);
-    close_host(&piece);
 }

@@ -195,9 +195,8 @@ TAP_TEST(another_process_finds_out_what_is_final_and_what_is_immutable)
 
 TAP_TEST(a_spool_becomes_neither)
 {
-    struct vmm_piece spool = open_host_with(64 * MIB, 0, false);
+    auto_piece spool = open_host_with(64 * MIB, 0, false);
 
     check_int(vmm_finish(vmm, &spool), -EINVAL);
     check_int(vmm_make_immutable(vmm, &spool), -EINVAL);
-    close_host(&spool);
 }

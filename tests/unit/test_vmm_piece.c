@@ -28,49 +28,44 @@ TAP_TEST(created_piece_has_size_and_aligned_size)
 
 TAP_TEST(memory_is_committed_at_creation)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 5 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 5 * MIB, true);
 
     check_int(committed_of(piece.fd), 6 * MIB);
-    close_host(&piece);
 }
 
 TAP_TEST(created_memory_is_zero_to_its_aligned_end)
 {
-    struct vmm_piece piece = open_host_with(256 * MIB, 5 * MIB, true);
+    auto_piece piece = open_host_with(256 * MIB, 5 * MIB, true);
 
     check(all_bytes_are(&piece, 0, 0, 6 * MIB));
-    close_host(&piece);
 }
 
 TAP_TEST(large_piece_is_committed_over_several_chunks)
 {
-    struct vmm_piece piece = open_host_with(GIB, 150 * MIB, true);
+    auto_piece piece = open_host_with(GIB, 150 * MIB, true);
 
     check_int(committed_of(piece.fd), 150 * MIB);
     check_int(size_of(piece.fd), 150 * MIB);
-    close_host(&piece);
 }
 
 TAP_TEST(sealed_piece_cannot_be_resized)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
 
     check(ftruncate(piece.fd, 2 * MIB) < 0 && errno == EPERM);
     check(ftruncate(piece.fd, 8 * MIB) < 0 && errno == EPERM);
     check(fallocate(piece.fd, 0, 4 * MIB, 2 * MIB) < 0 && errno == EPERM);
     check_int(size_of(piece.fd), 4 * MIB);
-    close_host(&piece);
 }
 
 TAP_TEST(final_piece_takes_no_further_seals)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
 
     check_int(fcntl(piece.fd, F_GET_SEALS) & SIZE_SEALS, SIZE_SEALS);
     check_int(vmm_finish(vmm, &piece), 0);
     check_int(vmm_finish(vmm, &piece), 0);
     check(fcntl(piece.fd, F_ADD_SEALS, F_SEAL_WRITE) < 0 && errno == EPERM);
-    close_host(&piece);
 }
 
 TAP_TEST(mode_is_0)
@@ -89,25 +84,23 @@ TAP_TEST(mode_is_0)
 
 TAP_TEST(both_descriptors_close_on_exec)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
 
     check_int(fcntl(piece.fd, F_GETFD), FD_CLOEXEC);
     check_int(fcntl(piece.fd_readonly, F_GETFD), FD_CLOEXEC);
-    close_host(&piece);
 }
 
 TAP_TEST(readonly_descriptor_cannot_be_written)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
 
     check_int(fcntl(piece.fd_readonly, F_GETFL) & O_ACCMODE, O_RDONLY);
     check(write(piece.fd_readonly, "x", 1) < 0 && errno == EBADF);
-    close_host(&piece);
 }
 
 TAP_TEST(readonly_descriptor_cannot_be_mapped_writable_and_shared)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
     void *map;
 
     map = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, piece.fd_readonly, 0);
@@ -116,18 +109,16 @@ TAP_TEST(readonly_descriptor_cannot_be_mapped_writable_and_shared)
     require(map != MAP_FAILED);
     check(mprotect(map, 4 * MIB, PROT_READ | PROT_WRITE) < 0 && errno == EACCES);
     munmap(map, 4 * MIB);
-    close_host(&piece);
 }
 
 TAP_TEST(readonly_descriptor_shows_what_the_other_writes)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 4 * MIB, true);
     char text[6] = "";
 
     check_int(vmm_write(vmm, &piece, "hello", 5, 3 * MIB), 0);
     check_int(pread(piece.fd_readonly, text, 5, 3 * MIB), 5);
     check_str(text, "hello");
-    close_host(&piece);
 }
 
 /* Returns the error of opening our own descriptor `fd` again for writing, as uid 65534. */
@@ -231,18 +222,17 @@ TAP_TEST(descriptors_do_not_leak_over_1000_cycles)
 
 TAP_TEST(spool_begins_empty_and_unsealed)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
+    auto_piece piece = open_host_with(64 * MIB, 0, false);
 
     check_int(piece.aligned_bytes, 0);
     check(!piece.sealed);
     check_int(size_of(piece.fd), 0);
     check_int(fcntl(piece.fd, F_GET_SEALS) & SIZE_SEALS, 0);
-    close_host(&piece);
 }
 
 TAP_TEST(grown_spool_is_committed_and_keeps_its_bytes)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
+    auto_piece piece = open_host_with(64 * MIB, 0, false);
 
     check_int(vmm_grow(vmm, &piece, 2 * MIB), 0);
     fill(&piece, 7, 0, 2 * MIB);
@@ -251,17 +241,15 @@ TAP_TEST(grown_spool_is_committed_and_keeps_its_bytes)
     check_int(committed_of(piece.fd), 6 * MIB);
     check(all_bytes_are(&piece, 7, 0, 2 * MIB));
     check(all_bytes_are(&piece, 0, 2 * MIB, 6 * MIB));
-    close_host(&piece);
 }
 
 TAP_TEST(growing_to_less_changes_nothing)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
+    auto_piece piece = open_host_with(64 * MIB, 0, false);
 
     check_int(vmm_grow(vmm, &piece, 4 * MIB), 0);
     check_int(vmm_grow(vmm, &piece, 2 * MIB), 0);
     check_int(piece.aligned_bytes, 4 * MIB);
-    close_host(&piece);
 }
 
 TAP_TEST(growing_a_sealed_piece_or_by_odd_bytes_is_einval)
@@ -279,7 +267,7 @@ TAP_TEST(growing_a_sealed_piece_or_by_odd_bytes_is_einval)
 
 TAP_TEST(sealed_spool_has_a_zero_tail)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
+    auto_piece piece = open_host_with(64 * MIB, 0, false);
 
     require(vmm_grow(vmm, &piece, 4 * MIB) == 0);
     fill(&piece, 9, 0, 4 * MIB);
@@ -288,24 +276,22 @@ TAP_TEST(sealed_spool_has_a_zero_tail)
     check_int(piece.aligned_bytes, 4 * MIB);
     check(all_bytes_are(&piece, 9, 0, 3 * MIB + 5));
     check(all_bytes_are(&piece, 0, 3 * MIB + 5, 4 * MIB));
-    close_host(&piece);
 }
 
 TAP_TEST(sealed_spool_gives_back_what_it_does_not_need)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
+    auto_piece piece = open_host_with(64 * MIB, 0, false);
 
     require(vmm_grow(vmm, &piece, 16 * MIB) == 0);
     require(vmm_seal(vmm, &piece, 3 * MIB) == 0);
     check_int(piece.aligned_bytes, 4 * MIB);
     check_int(committed_of(piece.fd), 4 * MIB);
     check_int(size_of(piece.fd), 4 * MIB);
-    close_host(&piece);
 }
 
 TAP_TEST(sealed_spool_cannot_be_resized)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
+    auto_piece piece = open_host_with(64 * MIB, 0, false);
 
     require(vmm_grow(vmm, &piece, 4 * MIB) == 0);
     require(vmm_seal(vmm, &piece, 4 * MIB) == 0);
@@ -313,41 +299,37 @@ TAP_TEST(sealed_spool_cannot_be_resized)
     check_int(fcntl(piece.fd, F_GET_SEALS) & SIZE_SEALS, SIZE_SEALS);
     check(ftruncate(piece.fd, 2 * MIB) < 0 && errno == EPERM);
     check(ftruncate(piece.fd, 8 * MIB) < 0 && errno == EPERM);
-    close_host(&piece);
 }
 
 TAP_TEST(sealing_twice_or_beyond_the_memory_is_einval)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 0, false);
+    auto_piece piece = open_host_with(64 * MIB, 0, false);
 
     require(vmm_grow(vmm, &piece, 4 * MIB) == 0);
     check_int(vmm_seal(vmm, &piece, 4 * MIB + 1), -EINVAL);
     check_int(vmm_seal(vmm, &piece, UINT64_MAX), -EINVAL);
     check_int(vmm_seal(vmm, &piece, 4 * MIB), 0);
     check_int(vmm_seal(vmm, &piece, 4 * MIB), -EINVAL);
-    close_host(&piece);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
 TAP_TEST(whole_ranges_are_written_and_read)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 8 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 8 * MIB, true);
 
     write_and_read_back(&piece, 0, 8 * MIB);
     write_and_read_back(&piece, 1, 1);
     write_and_read_back(&piece, 4095, 8193);
     write_and_read_back(&piece, 8 * MIB - 3, 3);
-    close_host(&piece);
 }
 
 TAP_TEST(transfer_of_nothing_is_done)
 {
-    struct vmm_piece piece = open_host_with(64 * MIB, 2 * MIB, true);
+    auto_piece piece = open_host_with(64 * MIB, 2 * MIB, true);
 
     check_int(vmm_read(vmm, &piece, NULL, 0, 2 * MIB), 0);
     check_int(vmm_write(vmm, &piece, NULL, 0, 0), 0);
-    close_host(&piece);
 }
 
 TAP_TEST(transfer_beyond_the_memory_is_einval)

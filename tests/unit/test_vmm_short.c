@@ -132,7 +132,7 @@ TAP_TEST(storm_of_signals_does_not_stop_creation)
 {
     struct sigaction action = {.sa_handler = ignore_signal}, before;
     struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
-    struct vmm_piece piece;
+    auto_piece piece = {0};
 
     open_host(GIB);
     require(sigaction(SIGALRM, &action, &before) == 0);
@@ -141,13 +141,12 @@ TAP_TEST(storm_of_signals_does_not_stop_creation)
     setitimer(ITIMER_REAL, &never, NULL);
     sigaction(SIGALRM, &before, NULL);
     check_int(committed_of(piece.fd), 192 * MIB);
-    close_host(&piece);
 }
 
 TAP_TEST(file_size_limit_is_efbig_and_no_signal)
 {
     struct rlimit before, small;
-    struct vmm_piece piece;
+    auto_piece piece = {0};
 
     open_host(64 * MIB);
     require(getrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -157,7 +156,6 @@ TAP_TEST(file_size_limit_is_efbig_and_no_signal)
     check_int(vmm_create(vmm, 4 * MIB, true, &piece), -EFBIG);
     check_int(vmm_create(vmm, 2 * MIB, true, &piece), 0);
     require(setrlimit(RLIMIT_FSIZE, &before) == 0);
-    close_host(&piece);
 }
 
 /* Limits the process to `more` descriptors beyond the open ones. */

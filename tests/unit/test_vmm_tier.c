@@ -182,7 +182,7 @@ TAP_TEST(what_cannot_go_past_the_page_cache_goes_through_it)
 {
     struct vmm_piece disk, host;
     uint64_t bytes = 4 * MIB, offset = 1001;
-    uint8_t *seen = malloc(bytes);
+    auto_free uint8_t *seen = malloc(bytes);
 
     require(seen != NULL);
     if (lacks_disk())
@@ -199,7 +199,6 @@ TAP_TEST(what_cannot_go_past_the_page_cache_goes_through_it)
     vmm_destroy(vmm, &host);
     vmm_destroy(vmm, &disk);
     close_tiers();
-    free(seen);
 }
 
 TAP_TEST(a_piece_on_the_disk_that_was_cut_off_cannot_be_read)

@@ -63,6 +63,8 @@ __attribute__((unused)) static void close_host(struct vmm_piece *piece)
     vmm_close(vmm);
 }
 
+#define auto_piece __attribute__((unused, cleanup(close_host))) struct vmm_piece
+
 /* A machine of 64 GiB of which `left_bytes` may be committed. meminfo's unit is KiB: one more, for
  * the reserve is none of whole KiB. */
 __attribute__((unused)) static void open_short_host(uint64_t left_bytes)
