@@ -12,10 +12,7 @@ load helpers
 PSEUDO_OF_TOP='device events metrics'
 PSEUDO_OF_STORE='state residency layout_hash layout pieces info sessions lock auto ctl data commit seal abort'
 
-setup() {
-    common_setup
-    start_weights
-}
+prepare() { start_weights; }
 
 # ---- content of the tree ---------------------------------------------------------------------
 

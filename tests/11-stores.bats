@@ -9,10 +9,7 @@
 
 load helpers
 
-setup() {
-    common_setup
-    start_weights
-}
+prepare() { start_weights; }
 
 # ---- stores ----------------------------------------------------------------------------------
 

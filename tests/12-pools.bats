@@ -8,10 +8,7 @@
 
 load helpers
 
-MIB=$((1 << 20))
-
-setup() {
-    common_setup
+prepare() {
     start_weights size=32M,alloc_timeout=0.2
     V=$M/other
     mkdir "$V"

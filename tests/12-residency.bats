@@ -13,12 +13,7 @@
 load helpers
 load places
 
-MIB=$((1 << 20))
-
-setup() {
-    common_setup
-    start_tiers size=64M,host_size=32M
-}
+prepare() { start_tiers size=64M,host_size=32M; }
 
 committed() { # [STORE [BYTES]]: with random bytes; SUM is their checksum
     local store=$M/${1-weights}

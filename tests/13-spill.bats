@@ -11,10 +11,7 @@
 load helpers
 load places
 
-MIB=$((1 << 20))
-
-setup() {
-    common_setup
+prepare() {
     export GMSFS_GATE=$T/transfers # they wait while it is there
     mount_disk 24M
     start_tiers "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
@@ -207,7 +204,7 @@ start_with_fault() { # FAULT
 
 @test "a copy on a disk that fails is dropped, by any name its driver gives the failure" {
     start_with_fault pread:after=1:errno=EREMOTEIO
-    committed weights $MIB
+    committed weights "$MIB"
     move_to host host
     move_to +disk 'host disk'
     committed big $((31 * MIB))
@@ -221,7 +218,7 @@ start_with_fault() { # FAULT
 # bats test_tags=slow:fake
 @test "an order that counts on a copy that cannot be dropped just now is refused, and the copy stays" {
     start_with_fault pread:after=1:errno=ENOMEM
-    committed weights $MIB
+    committed weights "$MIB"
     local sum=$SUM
     move_to host host
     move_to +disk 'host disk'

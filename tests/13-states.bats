@@ -6,8 +6,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     mapfile -t STATES < <(sed -n 's/^ *STATE(\([A-Z_]*\), [0-9]*).*/\1/p' "$ROOT/libgmsfs/gmsfs_abi.h")
     [[ ${#STATES[@]} -ge 5 && ${STATES[0]} == EMPTY ]] || fail 'gmsfs_abi.h has no list of states'
 }

@@ -11,10 +11,7 @@ load helpers
 load places
 load image
 
-MIB=$((1 << 20))
-
-setup() {
-    common_setup
+prepare() {
     export GMSFS_GATE=$T/gate # transfers wait while it is there
     start_weights
 }

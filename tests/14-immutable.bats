@@ -9,8 +9,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     start_weights
     # a writer with a descriptor of one allocation
     WRITER=(open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export-rw 0 0 connect "$M" redeem last 1)

@@ -10,10 +10,7 @@
 
 load helpers
 
-setup() {
-    common_setup
-    start_weights writer_patience=2
-}
+prepare() { start_weights writer_patience=2; }
 
 # seal_store: a sealed allocation `kv` of 1 MiB that begins with "cached" and an entry `shape`; no session
 # remains, and no client ever had its memory.

@@ -8,8 +8,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     start_weights size=64M
     ME=$(id -u)
     MINE=$M/regions/$ME

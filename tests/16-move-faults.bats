@@ -19,8 +19,7 @@ BYTES=$((130 << 20))
 # The preparation, the order (or `reader`, which waits for the device), and the destination.
 ORDERED=(': host' ': disk') WAITED_FOR=('host reader' 'disk reader')
 
-setup() {
-    common_setup
+prepare() {
     export GMSFS_MOVE_GATE=$T/gate # of any mount
     mount_disk 256M
 }

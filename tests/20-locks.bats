@@ -8,10 +8,7 @@
 
 load helpers
 
-setup() {
-    common_setup
-    start_weights writer_patience=2
-}
+prepare() { start_weights writer_patience=2; }
 
 # ---- the shell -------------------------------------------------------------------------------
 

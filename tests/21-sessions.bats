@@ -7,10 +7,7 @@
 
 load helpers
 
-setup() {
-    common_setup
-    start_weights writer_patience=2
-}
+prepare() { start_weights writer_patience=2; }
 
 # ---- the end of a session -----------------------------------------------------------------------
 

@@ -10,11 +10,9 @@
 
 load helpers
 
-MIB=$((1 << 20))
 HALF=$((10 * MIB))
 
-setup() {
-    common_setup
+prepare() {
     start_weights size=16M,alloc_timeout=0.2
     V=$M/other
     mkdir "$V"

@@ -9,8 +9,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     start_weights
     commit_store
 }

@@ -10,8 +10,7 @@
 load helpers
 load places
 
-setup() {
-    common_setup
+prepare() {
     start_tiers size=64M,host_size=32M
     ctl open "$W/lock" rw alloc 5000000 1 a '' commit
 }

@@ -8,10 +8,7 @@
 
 load helpers
 
-setup() {
-    common_setup
-    start_weights
-}
+prepare() { start_weights; }
 
 draining_is() { # true | false
     [[ $(device_get .draining) == "$1" ]]

@@ -7,8 +7,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     requires root
     start_weights size=64M
 }

@@ -17,8 +17,7 @@ setup_file() {
     "$ROOT/scripts/make-model" --single --size 1M --out "$BATS_FILE_TMPDIR/model" >"$BATS_FILE_TMPDIR/name"
 }
 
-setup() {
-    common_setup
+prepare() {
     requires root
     if [[ $BATS_TEST_DESCRIPTION == *spools* ]]; then
         fake_gpus 'memory 512' # elsewhere they are of the device's memory at once

@@ -13,7 +13,7 @@ load memcg
 
 HOG=$BUILD/tests/tools/hog
 
-setup() {
+prepare() {
     gms_setup
     requires memory-cgroup jq no-sanitizer
 }

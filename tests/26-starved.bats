@@ -10,8 +10,7 @@ load helpers
 load memcg
 load publish
 
-setup() {
-    common_setup
+prepare() {
     requires memory-cgroup python3 no-sanitizer
     memcg_make 96
     start_published

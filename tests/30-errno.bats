@@ -8,10 +8,7 @@
 
 load helpers
 
-setup() {
-    common_setup
-    start_weights size=64M,alloc_timeout=1,spool_max=8M
-}
+prepare() { start_weights size=64M,alloc_timeout=1,spool_max=8M; }
 
 # bats test_tags=quick
 @test "EAGAIN: the lock is not free, and the open may not wait" {

@@ -9,9 +9,7 @@
 load helpers
 load bad_input
 
-setup() {
-    setup_bad_input
-}
+prepare() { setup_bad_input; }
 
 open_files_of_worker() {
     find "/proc/$(worker_of "$KEEPER")/fd" -mindepth 1 | wc -l

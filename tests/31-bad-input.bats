@@ -9,9 +9,7 @@
 load helpers
 load bad_input
 
-setup() {
-    setup_bad_input
-}
+prepare() { setup_bad_input; }
 
 # one_of "ERRNO ERRNO" OP...: fails with one of them.
 one_of() {

@@ -7,10 +7,7 @@
 
 load helpers
 
-setup() {
-    common_setup
-    start_weights
-}
+prepare() { start_weights; }
 
 random_file() { # NAME BYTES
     head -c "$2" /dev/urandom >"$T/$1"

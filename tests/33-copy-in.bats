@@ -10,8 +10,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     start_weights
     mkdir "$T/from"
     head -c 100000 /dev/urandom >"$T/from/small"

@@ -11,8 +11,7 @@
 load helpers
 load python
 
-setup() {
-    common_setup
+prepare() {
     start_weights size=64M
     commit_store
 }

@@ -8,8 +8,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     start_weights size=64M
     F=$W/files
 }

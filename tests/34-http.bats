@@ -8,8 +8,7 @@
 load helpers
 load web
 
-setup() {
-    common_setup
+prepare() {
     start_web
     make_file a.bin 1000003
 }

@@ -8,8 +8,7 @@
 load helpers
 load web
 
-setup() {
-    common_setup
+prepare() {
     start_web
     export HF_ENDPOINT=$WEB/hub
     unset HF_TOKEN HF_TOKEN_PATH HF_HOME HF_HUB_CACHE HF_HUB_OFFLINE XDG_CACHE_HOME

@@ -9,8 +9,7 @@ load helpers
 load web
 load image
 
-setup() {
-    common_setup
+prepare() {
     start_web
     start_mount size=256M
     "$ROOT/scripts/make-model" --out "$T/www/org/model" --size 24M --shards 3 >/dev/null

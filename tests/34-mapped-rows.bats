@@ -12,13 +12,9 @@ load python
 load gms
 load mapped
 
-setup() {
+prepare() {
     gms_setup
     requires passthrough
-}
-
-teardown() {
-    common_teardown
 }
 
 # load_model STORE: a model of two files, which stay in $T/STORE; maps the large one.

@@ -10,14 +10,6 @@
 load helpers
 load mapped
 
-setup() {
-    common_setup
-}
-
-teardown() {
-    common_teardown
-}
-
 # page_of FILE PROCESS: the page that FILE has first in the memory of this size that the process has
 kept_page() { # PROCESS BYTES
     python3 - "$@" <<'END'

@@ -8,8 +8,7 @@
 load helpers
 load web
 
-setup() {
-    common_setup
+prepare() {
     start_web
     export AWS_ENDPOINT_URL=$WEB/s3 AWS_ACCESS_KEY_ID=AKIDEXAMPLE AWS_SECRET_ACCESS_KEY=SECRET \
         AWS_REGION=eu-test-1

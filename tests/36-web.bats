@@ -11,9 +11,7 @@ load helpers
 load web
 load served
 
-setup() {
-    served_setup
-}
+prepare() { served_setup; }
 
 teardown() {
     served_teardown

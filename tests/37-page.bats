@@ -13,7 +13,7 @@ load places
 load served
 load page
 
-setup() {
+prepare() {
     served_setup
     SHOTS=${GMSFS_SHOTS:-$T}
 }

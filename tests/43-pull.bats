@@ -11,8 +11,7 @@ load helpers
 load image
 load web
 
-setup() {
-    common_setup
+prepare() {
     start_mount size=128M
     start_web
 }

@@ -8,10 +8,7 @@
 
 load helpers
 
-setup() {
-    common_setup
-    TMUX_AT=(tmux -S "$T/tmux" -f /dev/null)
-}
+prepare() { TMUX_AT=(tmux -S "$T/tmux" -f /dev/null); }
 
 teardown() {
     [[ ! -S $T/tmux ]] || "${TMUX_AT[@]}" kill-server 2>/dev/null || true

@@ -11,8 +11,7 @@ load helpers
 load places
 load python
 
-setup() {
-    common_setup
+prepare() {
     python_setup
     requires curl
     python_with json

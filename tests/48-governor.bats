@@ -10,8 +10,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     mkdir -p "$T/engines"
     export ENGINES=$T/engines
     write_engine

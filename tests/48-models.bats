@@ -13,8 +13,7 @@ load python
 
 PAGE=$ROOT/man/gmsfs-models.7
 
-setup() {
-    common_setup
+prepare() {
     python_setup
     mkdir -p "$T/bin" "$T/models" "$T/run/models" "$T/spill"
     printf '#!/bin/sh\nexec "%s" "$@"\n' "$GMSFS" >"$T/bin/gmsfs"

@@ -10,8 +10,6 @@
 load helpers
 load places
 
-MIB=$((1 << 20))
-
 teardown() {
     common_teardown
     umount_disk

@@ -10,10 +10,7 @@
 load helpers
 load places
 
-setup() {
-    common_setup
-    start_tiers size=64M,host_size=32M
-}
+prepare() { start_tiers size=64M,host_size=32M; }
 
 committed() { # [STORE]
     ctl open "$M/${1-weights}/lock" rw alloc 5000000 1 a '' commit

@@ -8,8 +8,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     requires python3 jq
     start_mount
     "$ROOT/scripts/make-model" --out "$T/model" --size 1M --shards 1

@@ -9,9 +9,7 @@ load helpers
 load python
 load gms
 
-setup() {
-    gms_setup
-}
+prepare() { gms_setup; }
 
 resume_client() { # MODE ARGUMENT...: sets CLIENT
     python_preload

@@ -13,9 +13,7 @@ load gms
 
 SHARER=$BUILD/tests/tools/sharer
 
-setup() {
-    gms_setup
-}
+prepare() { gms_setup; }
 
 # With the hooks for tests; with a larger ABI (Makefile), for which there is a client, too; as it is installed.
 BUILDS=("$GMSFS" "$BUILD/test/gmsfs-larger" "$BUILD/gmsfs")

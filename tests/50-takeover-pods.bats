@@ -9,8 +9,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     requires fuse root mountns || return
     mkdir "$T/shared"
     mount --bind "$T/shared" "$T/shared"

@@ -205,7 +205,7 @@ copied() { # FILE of the mount
 }
 
 @test "walks over a mount whose stores are suspect end, and change nothing" {
-    gpu_setup
+    fake_gpus
     start_mount
     ctl open "$M/weights/lock" rw alloc $((2 << 20)) 2 '' '' commit
     fake_gpus 'xid 0 48'

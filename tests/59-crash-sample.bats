@@ -14,8 +14,7 @@ load triton
 KILLS=$BUILD/tests/fault/kills
 GMSCTL=$BUILD/tests/tools/gmsctl
 
-setup() {
-    common_setup
+prepare() {
     requires fuse
     SEED=$((RANDOM << 15 | RANDOM))
 }

@@ -13,8 +13,7 @@ load helpers
 FAULTS_TOOL=$BUILD/tests/fault/faults
 GMSCTL=$BUILD/tests/tools/gmsctl
 
-setup() {
-    common_setup
+prepare() {
     export ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} # of gmsctl, by the thousand
     export FAULTS_EVERY=$SLOW
     [[ ${FAULTS:-} != all ]] || export FAULTS_EACH=1

@@ -9,7 +9,6 @@
 load helpers
 
 SHARER=$BUILD/tests/tools/cuda_sharer
-MIB=$((1 << 20))
 
 sharer() {
     run_logged -0 timeout $((60 * HANG)) "$SHARER" "$@"
@@ -238,12 +237,12 @@ said_loaded() {
     fake_gpus
     start_mount
     fake_gpus 'fail cuMemCreate 999'
-    expect EIO open "$M/weights/lock" rw alloc $MIB 1 a ''
+    expect EIO open "$M/weights/lock" rw alloc "$MIB" 1 a ''
     assert_match "$(cat "$LOG")" 'cuMemCreate: CUDA_ERROR_UNKNOWN'
     fake_gpus 'fail cuMemCreate 46'
-    expect ENODEV open "$M/weights/lock" rw alloc $MIB 1 a ''
+    expect ENODEV open "$M/weights/lock" rw alloc "$MIB" 1 a ''
     fake_gpus
-    ctl open "$M/weights/lock" rw alloc $MIB 1 a '' commit
+    ctl open "$M/weights/lock" rw alloc "$MIB" 1 a '' commit
     assert_state weights COMMITTED
 }
 

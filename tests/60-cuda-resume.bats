@@ -7,8 +7,8 @@
 load helpers
 load gpu
 
-setup() {
-    gpu_setup
+prepare() {
+    fake_gpus
     start_weights
     ctl open "$W/lock" rw alloc $((2 * MIB)) 3 '' '' put key old none 0 commit
 }

@@ -9,8 +9,8 @@
 load helpers
 load gpu
 
-setup() {
-    gpu_setup
+prepare() {
+    fake_gpus
     export GMSFS_GATE=$T/gate # transfers wait while it is there
     start_weights
 }

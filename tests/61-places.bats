@@ -13,8 +13,8 @@ load places
 
 OUT_OF_MEMORY=2 # CUDA_ERROR_OUT_OF_MEMORY
 
-setup() {
-    gpu_setup
+prepare() {
+    fake_gpus
     start_tiers size=64M,host_size=32M
 }
 

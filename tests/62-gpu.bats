@@ -9,8 +9,7 @@
 
 load helpers
 
-setup() {
-    common_setup
+prepare() {
     HAND=$BUILD/tests/tools/gpu_hand
     if [[ ${GMSFS_GPU-} == real ]]; then
         requires nvidia-smi

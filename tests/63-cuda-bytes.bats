@@ -9,9 +9,7 @@
 load helpers
 load gpu
 
-setup() {
-    gpu_setup
-}
+prepare() { fake_gpus; }
 
 contexts() {
     find "$GMSFS_FAKE_CUDA" -name 'context.*'

@@ -14,9 +14,7 @@ load places
 BROKEN=999     # CUDA_ERROR_UNKNOWN: another context may do
 BYTES=20000003 # of an allocation: parts of 4 MiB, and a rest
 
-setup() {
-    gpu_setup
-}
+prepare() { fake_gpus; }
 
 start_gpu() { # [OPTIONS]
     start_weights "size=128M,host_size=128M${1:+,$1}"

@@ -14,10 +14,7 @@ gmsfs.publish(sys.argv[1], {"t": b"bytes"})
 with gmsfs.open(sys.argv[1]) as store:
     print(bytes(store.views()["t"]), gmsfs.library.get()._name)'
 
-setup() {
-    common_setup
-    python_setup
-}
+prepare() { python_setup; }
 
 # bats test_tags=quick
 @test "Python reads loaded tensors: bytes, types, read-only, and alive as long as they are used" {

@@ -10,9 +10,7 @@ load helpers
 load python
 load gms
 
-setup() {
-    gms_setup
-}
+prepare() { gms_setup; }
 
 # bats test_tags=quick
 @test "the test client speaks as the reference does, and finds answers that are wrong" {

@@ -13,7 +13,7 @@ load helpers
 load python
 load gms
 
-setup() {
+prepare() {
     gms_setup
     python_with msgpack
     python_preload

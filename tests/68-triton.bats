@@ -10,9 +10,7 @@ load helpers
 load python
 load triton
 
-setup() {
-    triton_setup
-}
+prepare() { triton_setup; }
 
 teardown() {
     triton_teardown

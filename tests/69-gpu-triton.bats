@@ -13,7 +13,7 @@ load helpers
 load python
 load triton
 
-setup() {
+prepare() {
     triton_setup
     if [[ ${GMSFS_GPU-} == real ]]; then
         requires nvidia-smi

@@ -10,8 +10,7 @@
 load helpers
 load python
 
-setup() {
-    common_setup
+prepare() {
     python_setup
     requires engines
 }

@@ -10,8 +10,7 @@
 load helpers
 load image
 
-setup() {
-    common_setup
+prepare() {
     requires nodes root netns nginx ip
     NS=() NODE=() AT_ONCE=()
 }

@@ -4,7 +4,6 @@
 # For tests of wrong input from clients.
 
 setup_bad_input() {
-    common_setup
     start_weights size=64M,granularity=4K,alloc_timeout=1
 }
 

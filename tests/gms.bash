@@ -17,7 +17,6 @@ start_gms_mount() {
 }
 
 gms_setup() {
-    common_setup
     python_setup
     SOCKETS=$T/s
     mkdir "$SOCKETS"

@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Shared by tests over the fake driver, above all those of the process that moves a GPU's bytes.
-# shellcheck shell=bash disable=SC2034,SC2154 # MIB is the tests', KEEPER start_mount's
-
-MIB=$((1 << 20))
-
-gpu_setup() {
-    common_setup
-    fake_gpus
-}
+# shellcheck shell=bash disable=SC2034,SC2154 # KEEPER is start_mount's
 
 # Prints the copier's pid; fails if there is none.
 copier() {

@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 # The base of every bats file here: after `load helpers` each test gets a directory of its own in
 # $T, mounts by start_mount, background processes by spawn, and a teardown that leaves nothing
-# behind, however the test ended. A file with a setup or teardown of its own calls common_setup and
-# common_teardown from it.
+# behind, however the test ended. What a file does before each of its tests is its `prepare`; a
+# setup or teardown of its own calls common_setup or common_teardown.
 #
 # 01-helpers.bats tests the helpers.
 
@@ -16,9 +16,14 @@ GMSFS=${GMSFS:-$BUILD/test/gmsfs}
 SLOW=${GMSFS_TEST_SLOW:-1}
 # Limits that only end a hang are multiplied by this: a machine that runs other work is no hang.
 HANG=$((4 * SLOW))
+# shellcheck disable=SC2034 # for tests
+MIB=$((1 << 20))
+
+prepare() { :; }
 
 setup() {
     common_setup
+    prepare
 }
 
 teardown() {

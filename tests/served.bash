@@ -92,7 +92,6 @@ stop_serving() {
 }
 
 served_setup() {
-    common_setup
     own_settings
 }
 

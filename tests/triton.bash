@@ -7,7 +7,6 @@
 TRITONCLIENT=${GMSFS_TRITONCLIENT:-${XDG_CACHE_HOME:-$HOME/.cache}/gmsfs/tritonclient}
 
 triton_setup() {
-    common_setup
     python_setup
     TRITON=''
     export GMSFS_TEST_SHM=gmsfs-test-${T##*/}
