@@ -96,6 +96,19 @@ static struct slot open_slot(char which)
     return slot;
 }
 
+static struct slot publish_two_and_open(void)
+{
+    publish_fill('a', 1);
+    publish_fill('b', 7);
+    return open_slot('a');
+}
+
+static void close_slot(struct slot *slot)
+{
+    gmsfs_close(slot->handle);
+}
+#define auto_slot __attribute__((unused, cleanup(close_slot))) struct slot
+
 static void check_shows(const struct slot *slot, int fill)
 {
     check_int(gmsfs_granted_lock(slot->handle), GMSFS_MODE_RO);
@@ -141,7 +154,7 @@ TAP_TEST(slot_shows_one_store_after_the_other_at_the_same_addresses)
 TAP_TEST(slots_and_notes_may_differ_and_the_new_ones_are_told)
 {
     struct content other = plain;
-    struct slot slot;
+    auto_slot slot = {0};
     uint64_t number = 0, before = 0;
     gmsfs_t *look;
 
@@ -160,32 +173,24 @@ TAP_TEST(slots_and_notes_may_differ_and_the_new_ones_are_told)
     check_int(gmsfs_generation(slot.handle), gmsfs_generation(look));
     gmsfs_close(look);
     require(number != before);
-    gmsfs_close(slot.handle);
 }
 
 TAP_TEST(who_sleeps_after_a_change_wakes_and_reopens_at_the_new_path)
 {
-    struct slot slot;
+    auto_slot slot = publish_two_and_open();
 
-    publish_fill('a', 1);
-    publish_fill('b', 7);
-    slot = open_slot('a');
     check_int(gmsfs_retarget(slot.handle, path_of('b'), 0), 0);
     check_int(gmsfs_unmap_all_vas(slot.handle, 0), 0);
     publish_fill('a', 3);
     check_int(gmsfs_reopen(slot.handle), 0);
     check_int(gmsfs_remap_all_vas(slot.handle, WAIT_MS, 1), 0);
     check_shows(&slot, 7);
-    gmsfs_close(slot.handle);
 }
 
 TAP_TEST(who_sleeps_is_awake_on_the_other_store)
 {
-    struct slot slot;
+    auto_slot slot = publish_two_and_open();
 
-    publish_fill('a', 1);
-    publish_fill('b', 7);
-    slot = open_slot('a');
     check_int(gmsfs_unmap_all_vas(slot.handle, 0), 0);
     check_int(gmsfs_retarget(slot.handle, path_of('b'), 0), 0);
     check_shows(&slot, 7);
@@ -193,7 +198,6 @@ TAP_TEST(who_sleeps_is_awake_on_the_other_store)
     check_int(gmsfs_retarget(slot.handle, path_of('a'), 0), 0);
     check_shows(&slot, 1);
     check_int(is_held('b'), 0);
-    gmsfs_close(slot.handle);
 }
 
 TAP_TEST(handle_that_maps_nothing_takes_a_store_of_any_shape)
@@ -217,7 +221,7 @@ TAP_TEST(handle_that_maps_nothing_takes_a_store_of_any_shape)
 TAP_TEST(shape_is_remembered_when_the_store_is_gone)
 {
     struct content other = plain;
-    struct slot slot;
+    auto_slot slot = {0};
 
     publish_fill('d', 1);
     other.fill = 6;
@@ -231,7 +235,6 @@ TAP_TEST(shape_is_remembered_when_the_store_is_gone)
     require(rmdir(path_of('d')) == 0);
     check_int(gmsfs_retarget(slot.handle, path_of('b'), 0), 0);
     check_shows(&slot, 6);
-    gmsfs_close(slot.handle);
 }
 
 /* ---- refused ------------------------------------------------------------------------------ */
@@ -303,7 +306,7 @@ out:
 TAP_TEST(writers_and_who_maps_without_the_lock_are_refused)
 {
     gmsfs_t *writer = open_one('a');
-    struct slot slot;
+    auto_slot slot = {0};
 
     publish_fill('a', 1);
     publish_fill('b', 7);
@@ -317,31 +320,26 @@ TAP_TEST(writers_and_who_maps_without_the_lock_are_refused)
     check_int(slot.ptrs[0][0], 1);
     check_int(gmsfs_retarget(slot.handle, NULL, 0), -EINVAL);
     check_int(gmsfs_retarget(NULL, path_of('b'), 0), -EINVAL);
-    gmsfs_close(slot.handle);
 }
 
 TAP_TEST(what_is_no_store_is_refused)
 {
-    struct slot slot;
+    auto_slot slot = {0};
 
     publish_fill('a', 1);
     slot = open_slot('a');
     check_int(gmsfs_retarget(slot.handle, "/tmp", 0), -ENOTTY);
     check_int(gmsfs_retarget(slot.handle, "/tmp/no such store", 0), -ENOENT);
     check_shows(&slot, 1);
-    gmsfs_close(slot.handle);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
 TAP_TEST(without_a_timeout_nothing_changes_where_the_other_is_not_at_hand)
 {
-    struct slot slot;
+    auto_slot slot = publish_two_and_open();
     uint64_t moves;
 
-    publish_fill('a', 1);
-    publish_fill('b', 7);
-    slot = open_slot('a');
     demote('b');
     moves = look_at('b').moves;
     check_int(gmsfs_retarget(slot.handle, path_of('b'), 0), -EAGAIN);
@@ -351,7 +349,6 @@ TAP_TEST(without_a_timeout_nothing_changes_where_the_other_is_not_at_hand)
     check_int(gmsfs_retarget(slot.handle, path_of('b'), WAIT_MS), 0);
     check_shows(&slot, 7);
     check_int(look_at('b').moves, moves + 1);
-    gmsfs_close(slot.handle);
 }
 
 static void *demote_a_when_it_is_free(void *context)
@@ -383,17 +380,13 @@ TAP_TEST(who_waits_holds_nothing_that_the_other_needs)
 TAP_TEST(wait_that_ends_leaves_the_slot_as_it_was)
 {
     gmsfs_t *writer = open_one('b');
-    struct slot slot;
+    auto_slot slot = publish_two_and_open();
 
-    publish_fill('a', 1);
-    publish_fill('b', 7);
-    slot = open_slot('a');
     check_int(gmsfs_connect(writer, GMSFS_MODE_RW, 0), 0);
     check_int(gmsfs_retarget(slot.handle, path_of('b'), 50), -ETIMEDOUT);
     check_shows(&slot, 1);
     check_int(is_held('a'), 1);
     gmsfs_close(writer);
-    gmsfs_close(slot.handle);
 }
 
 static void *retarget_to_b(void *context)
@@ -406,13 +399,10 @@ static void *retarget_to_b(void *context)
 TAP_TEST(shape_that_changes_while_it_is_waited_for_is_refused)
 {
     gmsfs_t *writer = open_one('b');
-    struct slot slot;
+    auto_slot slot = publish_two_and_open();
     pthread_t other;
     void *ptr = NULL, *error = NULL;
 
-    publish_fill('a', 1);
-    publish_fill('b', 7);
-    slot = open_slot('a');
     check_int(gmsfs_connect(writer, GMSFS_MODE_RW, 0), 0);
     require(pthread_create(&other, NULL, retarget_to_b, &slot) == 0);
     for (int tries = 0; tries < WAIT_MS && is_held('a'); tries++)
@@ -427,18 +417,14 @@ TAP_TEST(shape_that_changes_while_it_is_waited_for_is_refused)
     check_shows(&slot, 1);
     check_int(is_held('a'), 1);
     check_int(is_held('b'), 0);
-    gmsfs_close(slot.handle);
 }
 
 TAP_TEST(slot_whose_store_was_evicted_while_it_waited_in_vain_sleeps_on_it)
 {
     gmsfs_t *writer = open_one('b');
-    struct slot slot;
+    auto_slot slot = publish_two_and_open();
     pthread_t other;
 
-    publish_fill('a', 1);
-    publish_fill('b', 7);
-    slot = open_slot('a');
     check_int(gmsfs_connect(writer, GMSFS_MODE_RW, 0), 0);
     require(pthread_create(&other, NULL, demote_a_when_it_is_free, NULL) == 0);
     check_int(gmsfs_retarget(slot.handle, path_of('b'), 500), -ETIMEDOUT);
@@ -451,7 +437,6 @@ TAP_TEST(slot_whose_store_was_evicted_while_it_waited_in_vain_sleeps_on_it)
     gmsfs_close(writer);
     check_int(gmsfs_retarget(slot.handle, path_of('b'), WAIT_MS), 0);
     check_shows(&slot, 7);
-    gmsfs_close(slot.handle);
 }
 
 /* ---- ended from outside ------------------------------------------------------------------- */

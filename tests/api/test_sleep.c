@@ -45,13 +45,17 @@ static gmsfs_t *open_attached(unsigned char **first, unsigned char **second)
     return reader;
 }
 
+static gmsfs_t *open_published(unsigned char **first, unsigned char **second)
+{
+    publish_two(200, 1);
+    return open_attached(first, second);
+}
+
 TAP_TEST(sleeper_pins_nothing_and_wakes_with_its_pointers)
 {
     unsigned char *first, *second;
-    gmsfs_t *reader, *writer;
+    gmsfs_t *reader = open_published(&first, &second), *writer;
 
-    publish_two(200, 1);
-    reader = open_attached(&first, &second);
     check_int(gmsfs_remap_all_vas(reader, 0, 0), -EINVAL);
     check_int(gmsfs_unmap_all_vas(reader, 0), 0);
     check_int(gmsfs_is_unmapped(reader), 1);
@@ -73,10 +77,8 @@ TAP_TEST(sleeper_pins_nothing_and_wakes_with_its_pointers)
 TAP_TEST(same_structure_with_new_bytes_is_stale_only_when_strict)
 {
     unsigned char *first, *second;
-    auto_store *reader = NULL;
+    auto_store *reader = open_published(&first, &second);
 
-    publish_two(200, 1);
-    reader = open_attached(&first, &second);
     check_int(gmsfs_unmap_all_vas(reader, 0), 0);
     publish_two(200, 5);
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), -ESTALE);
@@ -90,10 +92,8 @@ TAP_TEST(same_structure_with_new_bytes_is_stale_only_when_strict)
 TAP_TEST(other_structure_is_stale_and_nothing_is_mapped)
 {
     unsigned char *first, *second;
-    auto_store *reader = NULL;
+    auto_store *reader = open_published(&first, &second);
 
-    publish_two(200, 1);
-    reader = open_attached(&first, &second);
     check_int(gmsfs_unmap_all_vas(reader, 0), 0);
     publish_two(201, 1);
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), -ESTALE);
@@ -110,10 +110,8 @@ TAP_TEST(other_structure_is_stale_and_nothing_is_mapped)
 TAP_TEST(keep_lock_keeps_the_lock)
 {
     unsigned char *first, *second;
-    auto_store *reader = NULL;
+    auto_store *reader = open_published(&first, &second);
 
-    publish_two(200, 1);
-    reader = open_attached(&first, &second);
     check_int(gmsfs_unmap_all_vas(reader, GMSFS_UNMAP_KEEP_LOCK), 0);
     check_int(gmsfs_granted_lock(reader), GMSFS_MODE_RO);
     check_int(count_memory(), 0);
@@ -319,10 +317,8 @@ TAP_TEST(writer_wakes_on_the_layout_that_it_slept_over)
 TAP_TEST(reopen_needs_an_idle_handle)
 {
     unsigned char *first, *second;
-    auto_store *reader = NULL;
+    auto_store *reader = open_published(&first, &second);
 
-    publish_two(200, 1);
-    reader = open_attached(&first, &second);
     check_int(gmsfs_reopen(reader), -EBUSY);
     check_int(gmsfs_disconnect(reader), 0);
     check_int(gmsfs_reopen(reader), -EBUSY);
@@ -416,10 +412,8 @@ TAP_TEST(all_wake_together_after_one_tag_slept_before_the_rest)
 TAP_TEST(reader_sleeps_and_wakes_by_one_request_each)
 {
     unsigned char *first, *second;
-    auto_store *reader = NULL;
+    auto_store *reader = open_published(&first, &second);
 
-    publish_two(200, 1);
-    reader = open_attached(&first, &second);
     atomic_store(&requests, 0);
     check_int(gmsfs_unmap_all_vas(reader, 0), 0);
     check_int(atomic_exchange(&requests, 0), 1);

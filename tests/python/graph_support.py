@@ -60,6 +60,11 @@ class GraphCase(StoreCase):
         self.x, self.y = (pool.rows(LARGEST, dtype="uint8", framework="numpy") for _ in "xy")
         return self.x, self.y
 
+    def open_with_buffers(self):
+        pool = self.open()
+        self.buffers(pool)
+        return pool
+
     def at(self, rows, nbytes):
         return Tensor(rows.all.__array_interface__["data"][0], nbytes)
 

@@ -72,6 +72,18 @@ class StoreCase(unittest.TestCase):
         self.path = os.path.join(MOUNT, self.id().rsplit(".", 1)[-1])
         os.mkdir(self.path)
 
+    def published(self):
+        """The store with one tensor, open for reading."""
+        gmsfs.publish(self.path, {"t": b"1"})
+        return gmsfs.open(self.path)
+
+    def make_other(self):
+        """Another store, until the test ends."""
+        other = self.path + ".other"
+        os.mkdir(other)
+        self.addCleanup(os.rmdir, other)
+        return other
+
     def tearDown(self):
         def gone():
             try:

@@ -20,8 +20,7 @@ from support import MOUNT, StoreCase, python
 
 class Capturing(GraphCase):
     def test_many_shapes_in_any_order_take_the_memory_of_the_largest(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             for nbytes in random.sample(SHAPES, len(SHAPES)):
                 self.capture(pool, nbytes)
             self.assertEqual(sorted(pool.shapes), SHAPES)
@@ -35,8 +34,7 @@ class Capturing(GraphCase):
             self.check(pool, SHAPES, 2)
 
     def test_a_space_maps_no_more_than_its_shape_reached(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             small = self.capture(pool, 4096)
             reached = small.space.stats.reached_bytes
             self.capture(pool, LARGEST)
@@ -44,8 +42,7 @@ class Capturing(GraphCase):
             self.assertLess(reached, LARGEST)
 
     def test_the_shapes_of_one_space_go_largest_first_and_need_no_more_than_one(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             space = pool.space()
             for nbytes in reversed(SHAPES):
                 self.capture(pool, nbytes, space=space)
@@ -67,8 +64,7 @@ class Capturing(GraphCase):
                 self.capture(pool, LARGEST, space=space)
 
     def test_pieces_of_one_shape_hand_outputs_on_within_their_space(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             with pool.capture(Graph(), (LARGEST, "first")) as first:
                 middle = first.keep(self.fake.model(self.at(self.x, LARGEST)))
             self.capture(pool, 4096)  # in between, in memory that is the same
@@ -85,8 +81,7 @@ class Capturing(GraphCase):
             self.assertEqual(first.space.shapes, [(LARGEST, "second")])
 
     def test_outputs_that_are_kept_hold_what_the_last_replay_wrote(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             with pool.capture(Graph(), 4096) as capture:
                 out = capture.keep(self.fake.model(self.at(self.x, 4096)))
             self.assertEqual(pool[4096].outputs, [out])
@@ -96,8 +91,7 @@ class Capturing(GraphCase):
             self.assertEqual(out.bytes(), expected(data))
 
     def test_a_shape_is_captured_once(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             self.capture(pool, 4096)
             with self.assertRaisesRegex(ValueError, "4096 is captured; drop"):
                 self.capture(pool, 4096)
@@ -127,23 +121,20 @@ class Capturing(GraphCase):
         os.rmdir(other)
 
     def test_what_is_kept_are_tensors(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             with self.assertRaisesRegex(TypeError, "not a tuple"):
                 with pool.capture(Graph(), 4096) as capture:
                     capture.keep((self.fake.model(self.at(self.x, 4096)), None))
             self.assertEqual(pool.shapes, [])
 
     def test_streams_have_spaces_of_their_own(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             for number, nbytes in enumerate(SHAPES):
                 self.capture(pool, nbytes, stream=100 + number % 5)
             self.check(pool, SHAPES)
 
     def test_captures_of_many_threads_come_one_at_a_time_and_are_right(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             go, problems = threading.Barrier(4), []
 
             def capture(mine):
@@ -164,8 +155,7 @@ class Capturing(GraphCase):
             self.check(pool, SHAPES)
 
     def test_what_would_disturb_a_capture_is_refused_inside_of_it_and_the_capture_goes_on(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             self.capture(pool, 8192)
             space = pool.space()
             with pool.capture(Graph(), 4096):
@@ -187,8 +177,7 @@ class Capturing(GraphCase):
 
 class Leaks(GraphCase):
     def test_a_tensor_that_stays_is_named_and_the_capture_undone(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             self.capture(pool, 8192)
             kept, before = [], pool.stats
             with self.assertRaisesRegex(gmsfs.errors.Leak, "a tensor of 5000 bytes") as caught:
@@ -207,8 +196,7 @@ class Leaks(GraphCase):
             self.check(pool, [4096, 8192])
 
     def test_a_workspace_that_stays_is_found(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             self.fake.leave_workspaces = True
             with self.assertRaisesRegex(gmsfs.errors.Leak, "131072 bytes.*nothing in Python holds"):
                 self.capture(pool, 4096)
@@ -228,8 +216,7 @@ class Leaks(GraphCase):
 
     def test_a_workspace_of_earlier_work_on_the_stream_is_not_in_the_graph(self):
         """The end of the capture frees the workspace, and other work may get its memory."""
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             arena = pool.arena()
             with arena.use():
                 self.fake.state.stream = self.fake.capture_stream()
@@ -244,8 +231,7 @@ class Leaks(GraphCase):
             del held
 
     def test_tensors_in_cycles_are_collected_first(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             gc_was = gmsfs.graphs.gc.isenabled()
             gmsfs.graphs.gc.disable()
             try:
@@ -259,8 +245,7 @@ class Leaks(GraphCase):
             self.assertIn(4096, pool)
 
     def test_a_leak_in_a_joined_space_leaves_the_shapes_that_are_in_it(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             space, kept = pool.space(), []
             self.capture(pool, LARGEST, space=space)
             with self.assertRaises(gmsfs.errors.Leak):
@@ -280,8 +265,7 @@ class Leaks(GraphCase):
 
 class Failures(GraphCase):
     def test_an_exception_inside_undoes_the_capture_and_comes_through(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             self.capture(pool, 8192)
             before = pool.stats
             with self.assertRaisesRegex(RuntimeError, "mine"):
@@ -294,8 +278,7 @@ class Failures(GraphCase):
             self.check(pool, [4096, 8192])
 
     def test_a_full_device_ends_a_capture_and_harms_no_other(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             for nbytes in (4096, LARGEST // 2):
                 self.capture(pool, nbytes)
             before = pool.stats

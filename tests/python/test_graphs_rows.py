@@ -33,8 +33,7 @@ class Staying(GraphCase):
                     wrong()
 
     def test_rows_share_no_memory_with_graphs_and_go_with_their_last_holder(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             eager = pool.stats.eager_bytes
             self.assertEqual(eager, 2 * LARGEST)
             self.capture(pool, LARGEST)
@@ -86,8 +85,7 @@ class Staying(GraphCase):
             self.assertEqual(pool.stats.live, 0)
 
     def test_what_an_arena_holds_is_disturbed_by_no_replay(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             arena = pool.arena()
             with arena.use():
                 cache = self.fake.empty(LARGEST)
@@ -108,8 +106,7 @@ class Staying(GraphCase):
             self.assertEqual(pool.stats.physical_bytes, physical - LARGEST)
 
     def test_a_workspace_that_lies_in_an_arena_does_not_keep_it(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             arena = pool.arena()
             with arena.use():
                 out = self.fake.product(self.at(self.x, 4096))
@@ -118,8 +115,7 @@ class Staying(GraphCase):
             self.assertEqual(pool.stats.live, 2)  # x and y
 
     def test_rows_are_not_made_inside_of_a_capture(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             with pool.capture(Graph(), 4096):
                 with self.assertRaisesRegex(gmsfs.Busy, "inside of capture"):
                     pool.rows(10, framework="numpy")

@@ -18,8 +18,7 @@ from support import MOUNT, TIMEOUT, python
 
 class Freeing(GraphCase):
     def test_the_largest_dropped_gives_memory_back_and_a_larger_one_comes_later(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             for nbytes in (4096, LARGEST // 2, LARGEST // 4):
                 self.capture(pool, nbytes)
             physical = used = pool.stats.physical_bytes
@@ -36,8 +35,7 @@ class Freeing(GraphCase):
                 pool.drop(4096)
 
     def test_outputs_in_use_hold_their_space_until_they_are_gone(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             with pool.capture(Graph(), 4096) as capture:
                 out = capture.keep(self.fake.model(self.at(self.x, 4096)))
             spaces = pool.stats.spaces
@@ -48,13 +46,11 @@ class Freeing(GraphCase):
             self.assertEqual((pool.stats.pending, pool.stats.spaces), (0, spaces - 1))
 
     def test_captures_find_the_memory_that_a_pool_has_grown_to(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             for nbytes in SHAPES:
                 self.capture(pool, nbytes)
             high = pool.stats.high_bytes
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             pool.grow(high)
             self.assertEqual(pool.stats.physical_bytes, high)
             for nbytes in SHAPES:
@@ -68,8 +64,7 @@ class Freeing(GraphCase):
                 pool.grow(high)
 
     def test_a_shape_is_dropped_asleep(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             for nbytes in (4096, LARGEST):
                 self.capture(pool, nbytes)
             pool.sleep()
@@ -94,8 +89,7 @@ class Freeing(GraphCase):
 
 class Sleeping(GraphCase):
     def test_graphs_are_right_after_sleep_and_what_others_wrote_meanwhile(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             for nbytes in random.sample(SHAPES, len(SHAPES)):
                 self.capture(pool, nbytes)
             bases = [pool[nbytes].space.stats.base for nbytes in SHAPES]
@@ -112,8 +106,7 @@ class Sleeping(GraphCase):
                 self.check(pool, SHAPES)
 
     def test_asleep_nothing_is_captured_launched_or_allocated(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             self.capture(pool, 4096)
             arena = pool.arena()
             pool.sleep()
@@ -197,8 +190,7 @@ class Sleeping(GraphCase):
         os.kill(os.getpid(), signal.SIGUSR1)
 
     def test_a_child_of_fork_has_no_pool(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             self.capture(pool, 4096)
             read, write = os.pipe()
             child = os.fork()
@@ -220,8 +212,7 @@ class Sleeping(GraphCase):
 
 class Launching(GraphCase):
     def test_threads_that_launch_take_turns(self):
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             self.capture(pool, 4096)
             inside, most = [], []
             graph = pool[4096].graph
@@ -314,8 +305,7 @@ class Launching(GraphCase):
             other.start()
             other.join()
 
-        with self.open() as pool:
-            self.buffers(pool)
+        with self.open_with_buffers() as pool:
             self.capture(pool, 4096)
             pool.sleep()
             with mock.patch.object(graph_handle.PoolHandle, "wake", wake_and_lose):

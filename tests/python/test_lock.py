@@ -166,8 +166,7 @@ class Errors(StoreCase):
                 gmsfs.open(path)
 
     def test_changing_needs_the_writers_lock(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             for change in (
                 lambda: store.metadata.__setitem__("key", b""),
                 store.commit,
@@ -186,16 +185,14 @@ class Errors(StoreCase):
                 use()
 
     def test_a_closed_store_is_not_entered(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             pass
         with self.assertRaisesRegex(ValueError, "is closed"):
             with store:
                 pass
 
     def test_a_lock_is_neither_copied_nor_pickled(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             for thing in (store, store.buffers()[0]):
                 for way in (copy.copy, copy.deepcopy, pickle.dumps):
                     with self.assertRaisesRegex(TypeError, "neither copied nor sent"):
@@ -303,8 +300,7 @@ class Sleeping(StoreCase):
                 store.wake(TIMEOUT)
 
     def test_waking_waits_for_a_writer_only_so_long(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             store.views()
             store.sleep()
             with Holder(self.path):
@@ -313,8 +309,7 @@ class Sleeping(StoreCase):
             store.wake(TIMEOUT)
 
     def test_a_sleeper_whose_bytes_were_given_up_is_told_as_one_who_opens_it(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             bytes(store.views()["t"])
             store.sleep()
             command("demote", "-q", "--to", "none", self.path)
@@ -367,9 +362,7 @@ class Sleeping(StoreCase):
             "        print(store.asleep, store.mode, bytes(view))\n"
             "    del view\n"
         )
-        other = self.path + ".other"
-        os.mkdir(other)
-        self.addCleanup(os.rmdir, other)
+        other = self.make_other()
         for path in self.path, other:
             gmsfs.publish(path, {"t": b"1"})
         with Holder(other):
@@ -377,8 +370,7 @@ class Sleeping(StoreCase):
         self.assertNotIn(" waiting ", read(os.path.join(other, "sessions")))
 
     def test_sleeping_and_waking_twice_are_as_once(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             view = store.views()["t"]
             store.sleep()
             store.sleep()
@@ -397,8 +389,7 @@ class Sleeping(StoreCase):
                 del view
 
     def test_a_sleeper_that_never_mapped_anything_is_told_to_wake(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             store.sleep()
             with self.assertRaisesRegex(gmsfs.NoLock, "it sleeps; wake"):
                 store.views()
@@ -406,8 +397,7 @@ class Sleeping(StoreCase):
             self.assertEqual(bytes(store.views()["t"]), b"1")
 
     def test_a_sleeper_gives_out_nothing_that_would_fault(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             store.views()
             store.sleep()
             for ask in (store.views, store.tensors, store.specs, store.buffers):
@@ -450,8 +440,7 @@ def told_before_fork(call):
 
 class Processes(StoreCase):
     def test_a_child_of_fork_is_told_and_does_no_harm(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             view = store.views()["t"]
             calls = (
                 store.tensors,

@@ -64,8 +64,7 @@ class Lost(StoreCase):
         self.assertEqual(public, UNTOUCHED | public.intersection(TOUCHES))
 
     def test_a_reader_that_was_revoked_is_told_at_every_touch(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             view = store.views()["t"]
             self.revoke(store.info.session)
             self.assert_all_stale(store)
@@ -80,8 +79,7 @@ class Lost(StoreCase):
             self.assert_all_stale(store)
 
     def test_a_reader_of_a_removed_store_is_told_at_every_touch(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             store.views()
             self.revoke(store.info.session)
             shutil.rmtree(self.path, ignore_errors=True)
@@ -90,8 +88,7 @@ class Lost(StoreCase):
         os.mkdir(self.path)
 
     def test_who_was_revoked_sleeps_and_wakes(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             view = store.views()["t"]
             self.revoke(store.info.session)
             with self.assertRaises(gmsfs.Stale):

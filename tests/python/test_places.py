@@ -34,9 +34,7 @@ class PlacesTest(StoreCase):
             numpy.testing.assert_array_equal(array, numpy.arange(3000))
 
     def test_bytes_that_cannot_come_to_the_device_are_said_to_be_what_lacks(self):
-        other = self.path + ".other"
-        os.mkdir(other)
-        self.addCleanup(os.rmdir, other)
+        other = self.make_other()
         gmsfs.publish(self.path, {"a": numpy.arange(3000)}, timeout=TIMEOUT)
         self.order("host", ("host",))
         left = os.statvfs(self.path)
@@ -47,9 +45,7 @@ class PlacesTest(StoreCase):
                 gmsfs.open(self.path, timeout=0.05)
 
     def test_retarget_shows_another_store_in_the_same_arrays(self):
-        other = self.path + ".other"
-        os.mkdir(other)
-        self.addCleanup(os.rmdir, other)
+        other = self.make_other()
         gmsfs.publish(self.path, {"a": numpy.arange(3000)}, {"scale": "of the first"}, timeout=TIMEOUT)
         gmsfs.publish(other, {"a": numpy.arange(3000) + 1}, {"scale": "of the other"}, timeout=TIMEOUT)
         with gmsfs.open(self.path) as store:
@@ -72,9 +68,7 @@ class PlacesTest(StoreCase):
             self.assertIn(self.path, repr(store))
 
     def test_retarget_refuses_another_shape_and_says_so(self):
-        other = self.path + ".other"
-        os.mkdir(other)
-        self.addCleanup(os.rmdir, other)
+        other = self.make_other()
         gmsfs.publish(self.path, {"a": numpy.arange(3000)}, timeout=TIMEOUT)
         gmsfs.publish(other, {"a": numpy.arange(3000.0)}, timeout=TIMEOUT)
         with gmsfs.open(self.path) as store:

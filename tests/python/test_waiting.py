@@ -83,8 +83,7 @@ class Async(Waits):
 
     def test_waking_waits_in_the_event_loop_and_a_cancelled_one_sleeps_on(self):
         async def main():
-            gmsfs.publish(self.path, {"t": b"1"})
-            with gmsfs.open(self.path) as store:
+            with self.published() as store:
                 view = store.views()["t"]
                 store.sleep()
                 with gmsfs.open(self.path, "rw"):
@@ -99,9 +98,7 @@ class Async(Waits):
 
 
     def test_a_group_waits_in_the_event_loop_and_a_cancelled_one_leaves_no_waiter(self):
-        other = self.path + ".other"
-        os.mkdir(other)
-        self.addCleanup(os.rmdir, other)
+        other = self.make_other()
 
         async def main():
             paths = [self.path, other]
@@ -116,9 +113,7 @@ class Async(Waits):
         asyncio.run(main())
 
     def test_retargeting_waits_in_the_event_loop_and_a_cancelled_one_leaves_no_waiter(self):
-        other = self.path + ".other"
-        os.mkdir(other)
-        self.addCleanup(os.rmdir, other)
+        other = self.make_other()
 
         async def main():
             gmsfs.publish(self.path, {"t": b"1"})
@@ -153,8 +148,7 @@ class Interrupts(Waits):
     """Ctrl-C at the steps of a wait in the main thread, as Python may raise it there."""
 
     def interrupted_wake(self, start, cancel):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             store.sleep()
             with gmsfs.open(self.path, "rw"):
                 with mock.patch.object(threading.Thread, "start", start):
@@ -302,8 +296,7 @@ class Memory(Waits):
 
     async def reallocate_in_vain(self, reallocate):
         """The memory of a store that sleeps has become another one's."""
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             view = store.views()["t"]
             store.sleep()
             gmsfs.publish(self.path, {})
@@ -364,8 +357,7 @@ class Threads(Waits):
         self.assertIn("cancel()", str(caught[0]))
 
     def test_a_store_that_is_closed_waits_no_more(self):
-        gmsfs.publish(self.path, {"t": b"1"})
-        with gmsfs.open(self.path) as store:
+        with self.published() as store:
             store.sleep()
             with gmsfs.open(self.path, "rw"):
                 thread = threading.Thread(target=lambda: self.assertRaises(gmsfs.Error, store.wake))

@@ -367,6 +367,13 @@ __attribute__((unused)) static uint64_t start_store(void)
     return make_store("weights");
 }
 
+/* The same, and P1 writes; returns its session. */
+__attribute__((unused)) static uint64_t start_writer(uint64_t *store)
+{
+    *store = start_store();
+    return must_open(*store, LOCK_WISH_RW, P1);
+}
+
 /* Starts a core with the committed store `weights`. */
 __attribute__((unused)) static uint64_t start_committed(uint64_t *serial)
 {

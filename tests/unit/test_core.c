@@ -15,8 +15,7 @@ TAP_TEST(a_new_store_is_empty_and_a_reader_waits)
 
 TAP_TEST(a_writer_is_granted_at_once_on_empty_and_excludes_everybody)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(state(store), LOCK_STATE_RW);
     check(core_get_writer(core, store) == core_find_session(core, session));
     must_wait(store, LOCK_WISH_RO, P2);
@@ -35,8 +34,7 @@ TAP_TEST(readers_share_and_are_counted_as_files_of_their_own_sessions)
 
 TAP_TEST(a_commit_grants_the_readers_that_waited)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t one = must_wait(store, LOCK_WISH_RO, P2);
     uint64_t two = must_wait(store, LOCK_WISH_RO, P3);
     check_int(commit(session), 0);
@@ -105,8 +103,7 @@ TAP_TEST(nonblock_is_eagain_and_leaves_nothing)
 
 TAP_TEST(grace_waits_for_a_release_and_is_eagain_at_its_deadline)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     struct record record = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RW, P1);
     record.flags |= CORE_OPEN_GRACE;
     record.deadline_ms = now + 5;
@@ -126,8 +123,7 @@ TAP_TEST(grace_waits_for_a_release_and_is_eagain_at_its_deadline)
 
 TAP_TEST(an_interrupted_waiter_is_answered_and_keeps_its_place_for_a_second)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t kept = must_wait(store, LOCK_WISH_RW, P2);
     uint64_t later = must_wait(store, LOCK_WISH_RW, P3);
     check_int(wait_end(kept, EINTR, CORE_WAIT_KEEP), 0);
@@ -143,8 +139,7 @@ TAP_TEST(an_interrupted_waiter_is_answered_and_keeps_its_place_for_a_second)
 
 TAP_TEST(a_kept_place_is_passed_over_and_forgotten_after_its_second)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t kept = must_wait(store, LOCK_WISH_RW, P2);
     uint64_t later = must_wait(store, LOCK_WISH_RW, P3);
     check_int(wait_end(kept, EINTR, CORE_WAIT_KEEP), 0);
@@ -170,8 +165,7 @@ TAP_TEST(a_kept_place_is_of_one_process_and_one_wish)
 
 TAP_TEST(a_resumed_place_that_can_be_granted_is_the_answer_itself)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t kept = must_wait(store, LOCK_WISH_RW, P2);
     check_int(wait_end(kept, EINTR, CORE_WAIT_KEEP), 0);
     check_int(of_session(RECORD_SESSION_END, session), 0);
@@ -243,8 +237,7 @@ TAP_TEST(waiting_for_the_end_of_ones_own_session_is_no_deadlock)
 
 TAP_TEST(owner_descendants_and_openers_are_members_and_others_are_not)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     struct core_process child[] = {{500, 1}, P2, P1};
     struct core_process recycled = {P1.pid, P1.start + 1};
     check_int(core_find_membership(core, store, child, 3)->id, session);
@@ -260,8 +253,7 @@ TAP_TEST(owner_descendants_and_openers_are_members_and_others_are_not)
 
 TAP_TEST(joined_files_keep_a_session_alive_until_the_last_is_closed)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t first = out.file;
     check_int(open_file(store, CORE_KIND_COMMIT, 0, CORE_OPEN_WRITE, session, P2), 0);
     uint64_t second = out.file;
@@ -299,8 +291,7 @@ TAP_TEST(an_acquired_session_is_not_found_by_process_but_by_its_token)
 
 TAP_TEST(a_read_only_handle_does_not_join_a_writer)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(open_file(store, CORE_KIND_CTL, 0, CORE_OPEN_READ, 0, P2), 0);
     struct record join = RECORD(JOIN, .file = out.file);
     memcpy(join.bytes16, core_find_session(core, session)->token, sizeof join.bytes16);
@@ -349,8 +340,7 @@ TAP_TEST(acquire_waits_until_its_deadline_and_is_forgotten_then)
 
 TAP_TEST(an_interrupted_acquire_goes_on_by_the_same_handle)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t ctl = open_ctl(store, P2);
     check_int(acquire(ctl, LOCK_WISH_RW, P2, LOCK_FOREVER), 0);
     uint64_t waiter = out.waiter;
@@ -412,8 +402,7 @@ TAP_TEST(detach_releases_the_lock_and_keeps_the_handle)
 
 TAP_TEST(a_revoked_writer_aborts_and_its_files_are_stale)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t file = out.file;
     check_int(apply(RECORD(SESSION_END, .session = session, .flags = CORE_END_REVOKED)), 0);
     check_int(core_find_event(core, core->next_event - 2)->type, CORE_EVENT_REVOKED);
@@ -456,8 +445,7 @@ TAP_TEST(an_allocation_that_is_not_there_is_enoent)
 
 TAP_TEST(what_was_waited_for_may_be_gone_at_the_grant)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_memory(session, "w"), 0);
     struct record record = lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RW, P2);
     record.serial = out.serial;
@@ -471,8 +459,7 @@ TAP_TEST(what_was_waited_for_may_be_gone_at_the_grant)
 
 TAP_TEST(a_close_that_lingers_keeps_the_lock_until_its_session_is_ended)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     struct record close = RECORD(FILE_CLOSE, .file = out.file, .flags = CORE_CLOSE_LINGER);
     check_int(apply(close), 0);
     check(core_find_session(core, session)->ending);
@@ -500,8 +487,7 @@ TAP_TEST(a_file_that_others_have_too_does_not_linger)
 
 TAP_TEST(a_revocation_says_who_asked_for_it)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(open_lock(store, LOCK_WISH_RW, P2), 0);
     uint64_t waiter = out.waiter;
     struct record revoke = RECORD(WAIT_END, .waiter = waiter, .count = ECANCELED,

@@ -4,8 +4,7 @@
 
 TAP_TEST(commit_publishes_the_canonical_encoding_and_its_hash)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_memory(session, "one"), 0);
     check_int(commit(session), 0);
     check_int(out.generation, 1);
@@ -47,8 +46,7 @@ TAP_TEST(the_generation_never_goes_back_through_empty)
 
 TAP_TEST(a_writer_may_stay_as_a_reader)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t reader = must_wait(store, LOCK_WISH_RO, P2);
     check_int(add_memory(session, "one"), 0);
     check_int(apply(RECORD(COMMIT, .session = session, .flags = CORE_COMMIT_STAY)), 0);
@@ -78,8 +76,7 @@ TAP_TEST(a_group_is_stored_with_the_layout_that_carried_it)
 
 TAP_TEST(an_invalid_commit_names_the_culprit_and_changes_nothing_else)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(apply(named(RECORD(ALLOC_ADD, .session = session, .count = 1), "hollow")), 0);
     uint64_t hollow = out.serial;
     check_int(commit(session), -EINVAL);
@@ -213,8 +210,7 @@ TAP_TEST(a_commit_that_the_caller_refuses_notes_why_and_changes_nothing_else)
 
 TAP_TEST(what_is_still_spooled_passes_a_check)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     struct record check = RECORD(COMMIT, .session = session, .flags = CORE_COMMIT_CHECK);
 
     require(add_hollow(session, "spool") == 0);

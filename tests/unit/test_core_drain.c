@@ -44,8 +44,7 @@ TAP_TEST(who_waits_is_refused_and_kept_places_are_forgotten)
 
 TAP_TEST(sessions_go_on_and_are_joined_while_a_mount_drains)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t token_file = open_ctl(store, P2);
     struct record record = RECORD(JOIN, .file = token_file);
 

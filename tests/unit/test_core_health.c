@@ -115,8 +115,7 @@ TAP_TEST(a_store_is_clean_when_the_last_memory_of_that_time_is_gone)
 
 TAP_TEST(what_a_writer_loads_at_that_time_is_suspect_too)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
 
     require(add_memory(session, "a") == 0);
     check_int(suspect(), 0);
@@ -208,8 +207,7 @@ TAP_TEST(a_lost_device_grants_nothing_and_empties_stores_with_their_last_session
 
 TAP_TEST(on_a_lost_device_nothing_is_committed_and_loss_is_final)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
 
     require(add_memory(session, "a") == 0);
     check_int(note(CORE_NOTE_LOST, 0, "gone"), 0);

@@ -44,8 +44,7 @@ TAP_TEST(the_working_copy_is_made_by_the_first_change_alone)
 
 TAP_TEST(a_batch_has_consecutive_slots_serials_and_names)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t memories[3] = {7, 5, 6};
     struct record record =
         named(RECORD(ALLOC_ADD, .session = session, .count = 3, .size_bytes = 10,
@@ -64,8 +63,7 @@ TAP_TEST(a_batch_has_consecutive_slots_serials_and_names)
 
 TAP_TEST(a_batch_is_all_or_nothing)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_memory(session, "c2"), 0);
     struct record record = named(RECORD(ALLOC_ADD, .session = session, .count = 3), "c0");
     check_int(apply(record), -EEXIST);
@@ -89,8 +87,7 @@ TAP_TEST(a_batch_is_all_or_nothing)
 
 TAP_TEST(a_batch_by_slot_begins_behind_a_taken_name)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_memory(session, "a000003"), 0);
     check_int(apply(RECORD(ALLOC_ADD, .session = session, .count = 4)), 0);
     uint64_t serial = out.serial;
@@ -110,8 +107,7 @@ static uint64_t serial_of(uint64_t store, const char *wire_id)
 
 TAP_TEST(an_allocation_keeps_the_wire_id_that_it_was_added_with)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_wired(session, "", "allocation-1"), 0);
     uint64_t serial = out.serial;
     check_str(core_find_allocation(core, serial, NULL)->name, "a000000");
@@ -134,8 +130,7 @@ TAP_TEST(an_allocation_keeps_the_wire_id_that_it_was_added_with)
 
 TAP_TEST(a_wire_id_is_refused_where_it_is_taken_bad_or_of_many)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_wired(session, "", "allocation-1"), 0);
     check_int(add_wired(session, "", "allocation-1"), -EEXIST);
     check_int(add_wired(session, "", "\xff"), -EINVAL);
@@ -184,8 +179,7 @@ TAP_TEST(a_wire_id_is_free_for_the_next_layout_and_in_other_stores)
 
 TAP_TEST(memory_is_given_once)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(apply(RECORD(ALLOC_ADD, .session = session, .count = 1)), 0);
     uint64_t serial = out.serial;
     check_int(set_memory(session, serial, 10, 0, 0), -EINVAL);
@@ -201,8 +195,7 @@ TAP_TEST(memory_is_given_once)
 
 TAP_TEST(memory_of_one_allocation_is_not_given_to_another)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_memory(session, "one"), 0);
     check_int(apply(RECORD(ALLOC_ADD, .session = session, .count = 1)), 0);
     check_int(set_memory(session, out.serial, 1, 100, 0), -EINVAL);
@@ -211,8 +204,7 @@ TAP_TEST(memory_of_one_allocation_is_not_given_to_another)
 
 TAP_TEST(a_spool_grows_and_ends_and_may_be_replaced)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(apply(RECORD(ALLOC_ADD, .session = session, .count = 1)), 0);
     uint64_t serial = out.serial;
     check_int(set_memory(session, serial, 10, 0, CORE_MEMORY_SPOOL), 0);
@@ -228,8 +220,7 @@ TAP_TEST(a_spool_grows_and_ends_and_may_be_replaced)
 
 TAP_TEST(rename_replaces_and_noreplace_does_not)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_memory(session, "one"), 0);
     uint64_t one = out.serial;
     check_int(add_memory(session, "two"), 0);
@@ -249,8 +240,7 @@ TAP_TEST(rename_replaces_and_noreplace_does_not)
 
 TAP_TEST(tags_are_utf8_of_bounded_length)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_memory(session, "one"), 0);
     uint64_t one = out.serial;
     struct record record = RECORD(ALLOC_TAG, .session = session, .serial = one);
@@ -270,8 +260,7 @@ TAP_TEST(tags_are_utf8_of_bounded_length)
 
 TAP_TEST(removing_an_allocation_removes_its_entries_and_frees_its_memory)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_memory(session, "one"), 0);
     uint64_t one = out.serial;
     check_int(put_entry(session, "bound", slot_of(one), 0), 0);
@@ -285,8 +274,7 @@ TAP_TEST(removing_an_allocation_removes_its_entries_and_frees_its_memory)
 
 TAP_TEST(a_renamed_entry_keeps_its_serial_and_replaces_the_other)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(put_entry(session, "one", LAYOUT_UNBOUND, 3), 0);
     uint64_t one = out.serial;
     check_int(put_entry(session, "two", LAYOUT_UNBOUND, 4), 0);
@@ -306,8 +294,7 @@ TAP_TEST(a_renamed_entry_keeps_its_serial_and_replaces_the_other)
 
 TAP_TEST(many_entries_go_in_as_a_whole_or_not_at_all)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     check_int(add_memory(session, "one"), 0);
     struct layout_put puts[] = {
         {.key = "b", .key_bytes = 1, .slot = 0, .offset = 8, .value = "xy", .value_bytes = 2},

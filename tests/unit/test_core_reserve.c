@@ -250,8 +250,7 @@ TAP_TEST(the_deadline_of_a_reservation_runs_while_it_waits_for_memory)
 
 TAP_TEST(a_writer_changes_what_is_set_aside_for_it_within_what_is_free)
 {
-    uint64_t store = start_store();
-    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t store, session = start_writer(&store);
     uint64_t file = out.file;
 
     FREE(3);
