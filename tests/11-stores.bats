@@ -236,8 +236,7 @@ prepare() { start_weights; }
     setfattr -n user.gmsfs.offset -v 4095 "$W/metadata/k"
     ctl getxattr "$W/metadata/k" user.gmsfs.allocation getxattr "$W/metadata/k" user.gmsfs.offset
     assert_eq "$output" "$(printf 'a\n4095')"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     ctl open "$W/lock" r open "$W/ctl" r
     ctl getxattr "$W/metadata/k" user.gmsfs.allocation
     assert_eq "$output" a
@@ -338,8 +337,7 @@ prepare() { start_weights; }
     assert_eq "$(names "$W/metadata")" l
     cp "$W/metadata/l" "$W/metadata/m"
     rm "$W/metadata/l"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     assert_eq "$(names "$W/metadata") $(cat "$W/metadata/m")" 'm 2nd'
 }
 

@@ -23,8 +23,7 @@ prepare() { start_weights writer_patience=2; }
     setfattr -n user.gmsfs.allocation -v layers "$W/metadata/model.weight"
     setfattr -n user.gmsfs.offset -v 512 "$W/metadata/model.weight"
     setfattr -n user.gmsfs.tag -v weights "$W/allocations/layers"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     assert_state weights COMMITTED
     cmp "$W/allocations/layers" "$T/bytes"
     assert_eq "$(cat "$W/metadata/model.weight")" '{"dtype":"f16"}'

@@ -306,8 +306,7 @@ prepare() { start_weights writer_patience=2; }
     assert_match "$(info_of weights .last_error)" hollow
     assert_eq "$(cat "$W/state")" RW
     truncate -s 1 "$W/allocations/hollow"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     assert_state weights COMMITTED
 }
 

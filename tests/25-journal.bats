@@ -64,7 +64,6 @@ kept_journal() { # the one file in $T/kept
     mkdir "$T/kept"
     start_mount keep_journal="$T/kept"
     mkdir "$M/lost"
-    expect_death
     kill_last_worker
     wait_exit "$KEEPER" 20
     file=$(kept_journal)

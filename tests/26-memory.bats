@@ -34,8 +34,7 @@ fill_weights() { # BYTES of each allocation
     done
     rm -f "$M/weights/allocations/a$i"
     echo value >"$M/weights/metadata/key"
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
+    commit_5
     ALLOCATIONS=$i
     ((i > 1)) || fail "there was no memory for allocations"
 }

@@ -310,8 +310,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
     expect_message EFBIG dd if=/dev/zero of="$W/metadata/k3" bs=1 seek=1048576 count=1
     one_of 'EFBIG EINVAL' truncate "$W/metadata/k" 1048577
     ctl fd 5 put k2 fill:15358 none 0 get k2
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     cmp "$T/value" "$W/metadata/k"
 }
 

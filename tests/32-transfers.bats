@@ -24,8 +24,7 @@ random_file() { # NAME BYTES
         cp "$T/$size" "$W/allocations/f$size"
         assert_eq "$(stat -c %s "$W/allocations/f$size")" "$size" size
     done
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     for size in 1 511 4095 4097 1048575 1048576 1048577 5000001; do
         file=$W/allocations/f$size
         cmp "$file" "$T/$size"
@@ -46,8 +45,7 @@ random_file() { # NAME BYTES
     dd if="$T/bytes" of="$W/allocations/sized" bs=77777 conv=notrunc status=none
     fallocate -l 3333333 "$W/allocations/allocated"
     dd if="$T/bytes" of="$W/allocations/allocated" bs=1M conv=notrunc status=none
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     for name in spool sized allocated; do
         cmp "$W/allocations/$name" "$T/bytes"
     done
@@ -189,8 +187,7 @@ random_file() { # NAME BYTES
     printf four | cat >&7
     exec 7>&-
     assert_eq "$(cat "$W/allocations/a")" onetwothreefour
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     assert_eq "$(cat "$W/allocations/a")" onetwothreefour
 }
 
@@ -236,8 +233,7 @@ random_file() { # NAME BYTES
     assert_eq "$(names "$W/metadata")" key
     assert_eq "$(stat -c '%s %b' "$W/allocations/a")" '0 0'
     truncate -s 5000 "$W/allocations/a"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     assert_eq "$(stat -c %s "$W/allocations/a") $(cat "$W/metadata/key")" '5000 v'
 }
 
@@ -253,8 +249,7 @@ random_file() { # NAME BYTES
     cp "$T/old" "$W/allocations/a"
     cp "$T/new" "$W/allocations/a"
     cmp "$T/new" "$W/allocations/a"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     cmp "$T/new" "$W/allocations/a"
 }
 

@@ -310,7 +310,6 @@ copy_under() {
     ask 200 odd/first/state
     assert_eq "$(cat "$T/body")" EMPTY
     kill_last_worker
-    expect_death "$M"
     wait_until_any 10 process_gone "$KEEPER"
     ask 503 odd/first/state
     umount -l "$M" || true

@@ -543,7 +543,6 @@ has_watcher() { # PID
     wait_until 5 watched $'\e\\[H.* RW '
     exec 5>&-
     kill -STOP "$KEEPER" # or it would take the mount away
-    expect_death
     kill_last_worker
     wait_until 8 watched 'DEAD|SILENT'
     kill -CONT "$KEEPER"

@@ -12,8 +12,8 @@ load helpers
 # A shell that starts others may have chosen otherwise.
 GMSFS_AS_STARTED=(env "--default-signal=PIPE,XFSZ" timeout $((60 * HANG)) "$GMSFS")
 
-# open_broken_pipe: descriptor 9 is the write end of a pipe without a reader.
-open_broken_pipe() {
+# Descriptor 9 is the write end of a pipe without a reader.
+prepare() {
     mkfifo "$T/pipe"
     exec 8<>"$T/pipe"
     exec 9>"$T/pipe"
@@ -54,7 +54,6 @@ DONE='done, but cannot write the output: No space left on device'
     requires jq
     start_mount
     make_model 4M 1
-    open_broken_pipe
     unheard 4 "$DONE" load "$M/weights" "$MODEL"
     assert_eq "$(generation)" 1 generation
     broken 4 load "$M/weights" "$MODEL"
@@ -69,7 +68,6 @@ DONE='done, but cannot write the output: No space left on device'
 @test "a load that has nothing to say is not asked whether it could" {
     start_mount
     make_model 4M 1
-    open_broken_pipe
     "${GMSFS_AS_STARTED[@]}" load -q "$M/weights" "$MODEL" >&9 2>&9
     assert_state weights COMMITTED
 }
@@ -77,7 +75,6 @@ DONE='done, but cannot write the output: No space left on device'
 @test "a save that cannot print its result exits with 4, and is whole" {
     start_mount
     make_model 4M 1
-    open_broken_pipe
     "$GMSFS" load -q "$M/weights" "$MODEL"
     unheard 4 "$DONE" save "$M/weights" "$T/saved.safetensors"
     "$GMSFS" verify "$M/weights" "$T/saved.safetensors"
@@ -90,7 +87,6 @@ DONE='done, but cannot write the output: No space left on device'
     requires jq
     start_mount
     make_model 4M 1
-    open_broken_pipe
     "$GMSFS" load -q "$M/weights" "$MODEL"
     unheard 4 "$DONE" image save "$M/weights" "$T/image"
     "$GMSFS" image ls --check "$T/image"
@@ -104,7 +100,6 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "a drain, a clearing and an upgrade that cannot be said exit with 4" {
     start_mount
-    open_broken_pipe
     unheard 4 "$DONE" upgrade "$M"
     broken 4 upgrade "$M"
     unheard 4 "$DONE" log "$M" debug
@@ -120,7 +115,6 @@ DONE='done, but cannot write the output: No space left on device'
     start_mount size=64M,host_size=32M
     make_model 4M 1
     "$GMSFS" load -q "$M/weights" "$MODEL"
-    open_broken_pipe
     unheard 4 "$DONE" demote "$M/weights"
     broken 4 promote "$M/weights"
     assert_eq "$(cat "$M/weights/residency")" 'device host'
@@ -132,7 +126,6 @@ DONE='done, but cannot write the output: No space left on device'
     "$GMSFS" load -q "$M/weights" "$MODEL"
     "$GMSFS" demote -q "$M/weights"
     echo "cooldown 0; model w store=weights metrics='echo vllm:num_requests_waiting 1'" >"$T/conf"
-    open_broken_pipe
     broken 4 governor --once -c "$T/conf" "$M"
     assert_eq "$(cat "$M/weights/residency")" 'device host'
     broken 1 governor --once --dry-run -c "$T/conf" "$M"
@@ -142,7 +135,6 @@ DONE='done, but cannot write the output: No space left on device'
     start_mount
     make_model 4M 1
     "$GMSFS" load -q "$M/weights" "$MODEL"
-    open_broken_pipe
     broken 4 fence "$M"
     run_logged -0 "$GMSFS" fence --status "$M"
     token=${output#fenced }
@@ -155,7 +147,6 @@ DONE='done, but cannot write the output: No space left on device'
     requires jq
     start_mount
     make_model 4M 1
-    open_broken_pipe
     exec 5<>"$M/weights/lock"
     spawn bash -c 'exec 2>&9 5>&-; exec "$@"' _ "${GMSFS_AS_STARTED[@]}" load "$M/weights" "$MODEL"
     wait_until 10 grep -q ' waiting ' "$M/weights/sessions"
@@ -180,7 +171,6 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "a commit by run is not undone by a pipe, and its COMMAND gets the signal as ever" {
     start_mount
-    open_broken_pipe
     "${GMSFS_AS_STARTED[@]}" run -w "$M/weights" -- true >&9 2>&9
     assert_state weights COMMITTED
     status=0
@@ -193,7 +183,6 @@ DONE='done, but cannot write the output: No space left on device'
 
 @test "a failure stays one, whether it can be said or not" {
     start_mount
-    open_broken_pipe
     printf short >"$T/bad.safetensors"
     status=0
     "${GMSFS_AS_STARTED[@]}" load "$M/weights" "$T/bad.safetensors" 2>&9 || status=$?
@@ -209,7 +198,6 @@ DONE='done, but cannot write the output: No space left on device'
 @test "a command that only looks fails where its answer cannot be written, with the reason" {
     start_mount
     make_model 4M 1
-    open_broken_pipe
     "$GMSFS" load -q "$M/weights" "$MODEL"
     "$GMSFS" image save -q "$M/weights" "$T/image"
     local words why='cannot write the output: No space left on device'

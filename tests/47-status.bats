@@ -140,8 +140,7 @@ graph_entry() {
     graph_entry '{"chunk_bytes":-1,"spaces":24,"address_bytes":1,"high_bytes":1}'
     assert_eq "$(jq .graph "$M/weights/info")" null
     graph_entry '{"chunk_bytes":1,"spaces":24,"address_bytes":1,"high_bytes":1}'
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
+    commit_5
     assert_eq "$(jq .graph "$M/weights/info")" null
     run_logged -0 cat "$M/metrics"
     [[ $output != *'gmsfs_store_graph_spaces{'* ]] || fail "a store without a pool has numbers of one"

@@ -75,7 +75,6 @@ answers_enotconn() { # FILE
     spawn timeout $((20 * HANG)) "$SHARER" attach "$M/weights"
     library=$SPAWNED
     wait_for_waiters weights 11
-    expect_death
     kill_last_worker
     parked_ended
     wait_exit "$library" 1
@@ -107,7 +106,6 @@ has_said() { # BYTES
     pool=$SPAWNED
     for deaths in 1 2; do # asleep, and awake
         wait_until 10 has_said "$deaths"
-        expect_death
         kill_last_worker
         keeper_ends '!'
         not_mounted "$M"
@@ -126,7 +124,6 @@ has_said() { # BYTES
     spawn env LC_ALL=C dd "if=$M/weights/allocations/a" of=/dev/null bs=64k count=1 status=none
     reader=$SPAWNED
     wait_until 5 grep -q '^gmsfs_transfers_in_flight 1$' "$M/metrics"
-    expect_death
     kill_last_worker
     wait_exit "$reader" 1
     assert_match "$(output_of "$reader")" "$DEAD"
@@ -180,8 +177,7 @@ has_said() { # BYTES
     wait_until 5 holds "$KEEPER" 2
     head -c 100K /dev/zero >"$M/weights/allocations/spool"
     wait_until 5 holds "$KEEPER" 3
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
+    commit_5
     holds "$KEEPER" 3
     assert_state weights COMMITTED
 }
@@ -387,7 +383,6 @@ user_mount() {
     run_logged '!' as_user "$GMSFS" umount "$M"
     is_mounted "$M"
     let_go "$holder"
-    expect_death
     kill_last_worker
     keeper_ends '!'
     not_mounted "$M"

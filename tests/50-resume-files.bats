@@ -120,8 +120,7 @@ sequence_is_whole() { # FILE...: every event, once
     exec 5<>"$W/lock"
     head -c 70000 /dev/urandom >"$T/b"
     cp "$T/b" "$W/allocations/b"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     mkdir "$M/other"
     hold open "$M/other/lock" rw
     spawn "$GMSCTL" open "$M/other/lock" rw

@@ -19,8 +19,7 @@ publish() {
     cp "$T/a" "$W/allocations/a"
     cp "$T/b" "$W/allocations/b"
     echo value >"$W/metadata/key"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     assert_state weights COMMITTED
 }
 
@@ -71,8 +70,7 @@ is_whole() {
     assert_state weights RW
     cp "$T/b" "$W/allocations/second"
     kill_worker
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     cmp "$T/b" "$W/allocations/first"
     cmp "$T/b" "$W/allocations/second"
 }
@@ -87,8 +85,7 @@ is_whole() {
     kill_worker
     tail -c 1000000 "$T/b" >&6
     exec 6>&-
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     cmp "$T/b" "$W/allocations/b"
 }
 

@@ -109,8 +109,7 @@ is_another() { # PID
     wait_until 5 stores_so_many "$((empty + 2))"
     exec 5<>"$W/lock"
     rm "$W/allocations/a"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     wait_until 5 stores_so_many "$empty"
     stop_mount "$M"
     stores_so_many 0
@@ -123,8 +122,7 @@ is_another() { # PID
     for i in {1..20}; do
         echo "content $i" >"$W/allocations/$i"
     done
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     grep -q "descriptor store is incomplete: it is full" "$LOG"
     kill_keeper
     assert_eq "$(<"$W/allocations/1")" 'content 1' 'one that was stored'

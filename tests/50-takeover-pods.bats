@@ -50,8 +50,7 @@ pod_mounts() {
     wait_until 10 says "$FIRST" ': mounted \('
     exec 5<>"$M/weights/lock"
     echo bytes >"$M/weights/allocations/a"
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
+    commit_5
 }
 
 # goes_on NAME: as a keeper in a pod of this name; the former one ends in order. Sets NEXT.

@@ -16,8 +16,7 @@ load helpers
     for _ in 1 2 3; do
         exec 5<>"$W/lock"
         cp "$T/model" "$W/allocations/a"
-        echo 1 >"$W/commit"
-        exec 5>&-
+        commit_5
         cmp "$W/allocations/a" "$T/model"
     done
     assert_eq "$(device_get .used_bytes)" $((48 << 20)) 'used bytes'
@@ -67,8 +66,7 @@ load helpers
     run_logged -1 mkdir "$M/other"
     assert_match "$output" 'Too many open files in system'
     prlimit --pid "$worker" --nofile="${limits/ /:}"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     assert_state weights COMMITTED
 }
 

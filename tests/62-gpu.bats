@@ -399,8 +399,7 @@ make_marked_file() { # FILE BYTES
     dd if="$T/file" of="$M/weights/allocations/a" bs=1M conv=notrunc status=none
     head -c 5000001 /dev/urandom >"$T/spooled"
     cp "$T/spooled" "$M/weights/allocations/b"
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
+    commit_5
     cmp "$M/weights/allocations/a" "$T/file"
     # shellcheck disable=SC2002 # the way of cat
     cat "$M/weights/allocations/a" | cmp - "$T/file"
@@ -435,8 +434,7 @@ others_hold_at_most() { # BYTES
     exec 5<>"$M/weights/lock"
     cp /etc/passwd "$M/weights/allocations/a"
     copiers
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
+    commit_5
     wait_until 20 no_copiers
     wait_until 20 others_hold_at_most "$others"
     cmp /etc/passwd "$M/weights/allocations/a"

@@ -25,8 +25,7 @@ publish() {
     exec 5<>"$W/lock"
     truncate -s "$2" "$W/allocations/$1"
     dd if="$T/$1" of="$W/allocations/$1" bs=1M conv=notrunc status=none
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
 }
 
 @test "bytes that were written without a size become GPU memory at close" {
@@ -37,8 +36,7 @@ publish() {
     wait_until 5 used_is $((4 * MIB))
     wait_until 5 free_is $((1020 * MIB))
     cmp "$W/allocations/a" "$T/a"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     cmp "$W/allocations/a" "$T/a"
     assert_eq "$(stat -c '%s %b' "$W/allocations/a")" "3000001 $((4 * MIB / 512))"
 }
@@ -54,8 +52,7 @@ publish() {
     } >"$W/allocations/a"
     { head -c 2097152 /dev/zero && echo second && head -c 3145728 /dev/zero && echo third; } >"$T/a"
     cmp "$W/allocations/a" "$T/a"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     cmp "$W/allocations/a" "$T/a"
     wait_until 5 free_is $((1024 * MIB - 6 * MIB))
 }
@@ -86,8 +83,7 @@ publish() {
         GMSFS_FAULT=sendmsg:after=$i:errno=EMFILE:in=worker start_weights size=8M
         exec 5<>"$W/lock"
         cp /etc/passwd "$W/allocations/a"
-        echo 1 >"$W/commit"
-        exec 5>&-
+        commit_5
         cmp /etc/passwd "$W/allocations/a"
         run ! grep memfd:gmsfs <(readlink "/proc/$KEEPER"/fd/*)
         readlink "/proc/$KEEPER"/fd/* | grep -q "$GMSFS_FAKE_CUDA/gpu0/"
@@ -105,8 +101,7 @@ publish() {
     run_logged ! bash -c 'echo 1 >"$1"' _ "$W/commit"
     assert_match "$output" 'Cannot allocate memory'
     fake_gpus
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     cmp "$W/allocations/a" /etc/passwd
 }
 
@@ -177,7 +172,6 @@ publish() {
     start_weights
     publish a 1000
     pid=$(copier)
-    expect_death
     kill_last_worker
     wait_until_any 10 process_gone "$pid"
     wait_until_any 10 process_gone "$KEEPER"
@@ -229,8 +223,7 @@ publish() {
     publish a $((6 * MIB))
     exec 5<>"$W/lock"
     truncate -s 4M "$W/allocations/bad"
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     fake_gpus 'poison 4'
     # shellcheck disable=SC2016
     spawn bash -c 'until [[ -e $2/enough ]]; do cat "$1" && exit 1; done; true' _ \
@@ -274,8 +267,7 @@ publish() {
     for ((i = 0; i < 80; i++)); do
         echo "file $i" >"$W/allocations/f$i"
     done
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     for i in {0..79} {0..79}; do
         assert_eq "$(cat "$W/allocations/f$i")" "file $i"
     done
@@ -317,8 +309,7 @@ transfers_run() {
     rm "$W/allocations/a"
     truncate -s 4M "$W/allocations/b"
     printf x | dd of="$W/allocations/b" conv=notrunc status=none
-    echo 1 >"$W/commit"
-    exec 5>&-
+    commit_5
     wait_until 5 used_is $((4 * MIB))
     wait_until 5 free_is $((1020 * MIB))
     assert_eq "$(copier)" "$pid"

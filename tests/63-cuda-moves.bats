@@ -37,6 +37,11 @@ publish() { # STORE [BYTES]: random, in $T/STORE and committed
         cat "$2" 1<>"$1/allocations/a"; echo >"$1/commit"' _ "$M/$1" "$T/$1"
 }
 
+start_gpu_with() { # STORE [BYTES]
+    start_gpu
+    publish "$@"
+}
+
 moves() {
     grep -q moving "$W/residency"
 }
@@ -54,8 +59,7 @@ there_and_back() { # [STORE]
 }
 
 @test "bytes that a driver copies late are waited for, in parts and to the last one" {
-    start_gpu
-    publish weights
+    start_gpu_with weights
     publish small 1
     publish even $((8 << 20))
     fake_gpus 'lazy 1'
@@ -85,8 +89,7 @@ there_and_back() { # [STORE]
 
 # bats test_tags=slow
 @test "lanes give back all that they had of the GPU" {
-    start_gpu
-    publish weights
+    start_gpu_with weights
     there_and_back
     stop_mount
     assert_eq "$(find "$GMSFS_FAKE_CUDA" -name 'leaked.*' -o -name 'context.*')" ''
@@ -94,8 +97,7 @@ there_and_back() { # [STORE]
 
 @test "a copier killed in the middle of a move, each way, is replaced unnoticed" {
     local way pid
-    start_gpu
-    publish weights
+    start_gpu_with weights
     for way in '+host DtoH' 'device HtoD'; do
         [[ $way != device* ]] || move_to host host
         wait_until 10 copier
@@ -125,8 +127,7 @@ has_failed_with() { # ERRNO
 }
 
 @test "a copier that is killed again and again fails the move: the source is whole, and nothing else is left" {
-    start_gpu
-    publish weights
+    start_gpu_with weights
     wait_until 10 copier
     fake_gpus 'hold cuMemcpyDtoHAsync_v2'
     order +host
@@ -142,8 +143,7 @@ has_failed_with() { # ERRNO
 
 @test "a reader whose store cannot be copied back is told EIO, and the store's copy stays whole" {
     local reader
-    start_gpu
-    publish weights
+    start_gpu_with weights
     move_to host host
     fake_gpus 'hold cuMemcpyHtoDAsync_v2'
     spawn "$GMSCTL" reader "$W"
@@ -167,8 +167,7 @@ has_failed_with() { # ERRNO
 }
 
 @test "a copy that fails for good leaves the store where it is, tells why, and the next one works" {
-    start_gpu
-    publish weights
+    start_gpu_with weights
     fake_gpus "fail cuMemcpyDtoHAsync_v2 $BROKEN"
     run_logged ! "$GMSFS" demote "$W"
     at device
@@ -189,8 +188,7 @@ has_failed_with() { # ERRNO
 
 @test "an error that a new context repairs fails no move" {
     local pid
-    start_gpu
-    publish weights 1000
+    start_gpu_with weights 1000
     publish other 1000
     wait_until 10 copier
     pid=$(copier)
@@ -207,16 +205,14 @@ has_failed_with() { # ERRNO
 # bats test_tags=slow
 @test "a driver that pins no memory moves bytes all the same" {
     fake_gpus 'fail cuMemHostRegister_v2 2'
-    start_gpu
-    publish weights
+    start_gpu_with weights
     there_and_back
 }
 
 @test "a copy on the host stays mapped in the copier until it goes" {
     local with_copy
     requires root || return 0
-    start_gpu
-    publish weights
+    start_gpu_with weights
     move_to +host 'device host'
     there_and_back # all lanes are there
     with_copy=$(count_maps)
@@ -228,8 +224,7 @@ has_failed_with() { # ERRNO
 
 @test "a copy on the host outlives its copier, and comes back through the next one" {
     local pid
-    start_gpu
-    publish weights
+    start_gpu_with weights
     move_to host host
     pid=$(copier)
     kill -KILL "$pid"
@@ -244,8 +239,7 @@ has_failed_with() { # ERRNO
 @test "a copier that does not let a copy go is killed for it, and the memory is free" {
     local pid
     export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
-    start_gpu
-    publish weights
+    start_gpu_with weights
     move_to +host 'device host'
     pid=$(copier)
     kill -STOP "$pid"
@@ -258,8 +252,7 @@ has_failed_with() { # ERRNO
 }
 
 @test "a lane that cannot be had leaves its work to the others, and none at all is an error" {
-    start_gpu
-    publish weights
+    start_gpu_with weights
     wait_until 10 copier
     fake_gpus "fail cuEventCreate $BROKEN 1 1"
     move_to +host 'device host'
@@ -275,8 +268,7 @@ has_failed_with() { # ERRNO
 
 @test "a cancelled move ends after its step, its memory is given back, and the copier stays" {
     local pid
-    start_gpu
-    publish weights
+    start_gpu_with weights
     wait_until 10 copier
     pid=$(copier)
     fake_gpus 'hold cuMemcpyDtoHAsync_v2'
@@ -292,8 +284,7 @@ has_failed_with() { # ERRNO
 
 # bats test_tags=slow
 @test "a move one way does not wait for one the other way" {
-    start_gpu
-    publish up 3000000
+    start_gpu_with up 3000000
     publish weights 3000000
     move_to host host up
     fake_gpus 'hold cuMemcpyDtoHAsync_v2'
@@ -309,8 +300,7 @@ has_failed_with() { # ERRNO
 }
 
 @test "freeing a store in the middle of its move ends both, and all memory is free" {
-    start_gpu
-    publish weights
+    start_gpu_with weights
     publish other
     fake_gpus 'hold cuMemcpyDtoHAsync_v2'
     order +host

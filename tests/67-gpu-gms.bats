@@ -158,8 +158,7 @@ kill_holder() {
     assert_eq "$(tail -c 10 "$M/weights/allocations/a000000" | head -c 7)" 'the end'
     exec 5<>"$M/weights/lock"
     printf hello >"$M/weights/allocations/shell"
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
+    commit_5
     for version in v0 v1; do
         gms "$version" weights lock ro - list export last read 0 5
         assert_eq "${lines[-1]}" hello

@@ -219,8 +219,7 @@ share_as_other() { # sets `body` for memory of root's
     exec 5<>"$M/weights/lock"
     "$PYTHON" -c 'import struct, sys
 sys.stdout.buffer.write(struct.pack("<32i", *range(100, 132)))' >"$M/weights/allocations/a"
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
+    commit_5
     start_triton
     local url=http://$HTTP/v2/systemsharedmemory/region/w request
     run_logged -0 curl -s -d '{"key":"weights/a","byte_size":128}' "$url/register"

@@ -58,6 +58,12 @@ hold() {
     }
 }
 
+# Commits the store of the lock at descriptor 5 of the test's shell, and closes the lock.
+commit_5() {
+    echo 1 >"${W:-$M/weights}/commit"
+    exec 5>&-
+}
+
 said() { # PID LINE
     grep -qxF -e "$2" "$T/spawn-$1"
 }

@@ -40,7 +40,7 @@ common_setup() {
     T=$(mktemp -d "${TMPDIR:-/tmp}/t.XXXXXX")
     chmod 755 "$T" # tests act as other users, which must reach the mount
     export GMSFS_TEST_DIR=$T
-    M='' KEEPER='' LOG='' SPAWNED=''
+    M='' W='' KEEPER='' LOG='' SPAWNED=''
     MOUNTS=() SPAWNS=() MOUNT_VIA=()
     declare -gA KEEPER_OF=() LOG_OF=()
     BACKEND=host
@@ -424,8 +424,9 @@ stop_mount() {
     scan_log "$log"
 }
 
-# Kills the worker and keeps others from replacing it: the keeper gives up.
+# Kills the worker and keeps others from replacing it. The test expects that the keeper gives up.
 kill_last_worker() {
+    forget_mount "$M"
     touch "$GMSFS_LAST_WORKER"
     kill -KILL "$(worker_of "$KEEPER")"
 }
