@@ -102,6 +102,14 @@ __attribute__((unused)) static void begin_memory(struct gfs_memory *memory, int 
     init_memory(memory, ordinal);
 }
 
+__attribute__((unused)) static struct gfs_memory make_memory(int ordinal, const char *control)
+{
+    struct gfs_memory memory;
+
+    begin_memory(&memory, ordinal, control);
+    return memory;
+}
+
 __attribute__((unused)) static void end_memory(struct gfs_memory *memory)
 {
     gfs_memory_close(memory);

@@ -7,9 +7,8 @@
 TAP_TEST(device_is_found_by_uuid_and_a_stranger_is_none)
 {
     static const uint8_t stranger[16] = {1};
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "");
 
-    begin_memory(&memory, 0, "");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
@@ -21,9 +20,8 @@ TAP_TEST(device_is_found_by_uuid_and_a_stranger_is_none)
 TAP_TEST(primary_context_is_kept_from_first_use_to_close)
 {
     struct drv_context *current = (struct drv_context *)1;
-    struct gfs_memory memory;
+    struct gfs_memory memory = make_memory(0, "");
 
-    begin_memory(&memory, 0, "");
     check(!has_context());
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check(has_context());
@@ -39,9 +37,8 @@ TAP_TEST(primary_context_is_kept_from_first_use_to_close)
 TAP_TEST(callers_context_is_used_where_there_is_one)
 {
     struct drv_context *context, *current = NULL;
-    struct gfs_memory memory;
+    struct gfs_memory memory = make_memory(0, "");
 
-    begin_memory(&memory, 0, "");
     require(cu->cuDevicePrimaryCtxRetain(&context, 0) == DRV_SUCCESS);
     cu->cuCtxPushCurrent_v2(context);
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -60,10 +57,9 @@ TAP_TEST(callers_context_is_used_where_there_is_one)
 TAP_TEST(range_takes_one_access_call_and_no_handle_stays)
 {
     struct gfs_range range = {0};
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "fail cuMemSetAccess 1 2\n");
     int fds[5];
 
-    begin_memory(&memory, 0, "fail cuMemSetAccess 1 2\n");
     for (int i = 0; i < 5; i++)
         fds[i] = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -79,10 +75,9 @@ TAP_TEST(range_takes_one_access_call_and_no_handle_stays)
 TAP_TEST(readers_may_not_write_and_writers_may_until_they_publish)
 {
     struct gfs_range range = {0};
-    struct gfs_memory memory;
+    struct gfs_memory memory = make_memory(0, "");
     int fd;
 
-    begin_memory(&memory, 0, "");
     fd = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
@@ -104,10 +99,9 @@ TAP_TEST(readers_may_not_write_and_writers_may_until_they_publish)
 TAP_TEST(unmapped_range_pins_nothing_and_its_addresses_come_back)
 {
     struct gfs_range range = {0};
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "");
     int fds[2];
 
-    begin_memory(&memory, 0, "");
     fds[0] = create_exported();
     fds[1] = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -129,11 +123,10 @@ TAP_TEST(unmapped_range_pins_nothing_and_its_addresses_come_back)
 TAP_TEST(private_copy_is_writable_and_is_given_back)
 {
     struct gfs_range range = {0};
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "");
     struct gfs_copy copy = {0};
     int fd;
 
-    begin_memory(&memory, 0, "");
     fd = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);

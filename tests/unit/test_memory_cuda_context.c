@@ -37,9 +37,8 @@ static void check_strangers(const drv_pointer strangers[STRANGERS])
 TAP_TEST(primary_context_is_not_kept_for_a_thread_that_works_in_another)
 {
     struct drv_context *own, *primary;
-    struct gfs_memory memory;
+    struct gfs_memory memory = make_memory(0, "");
 
-    begin_memory(&memory, 0, "");
     primary = retain_and_push();
     pop();
     require(create_context(&own, 0, 0) == DRV_SUCCESS);
@@ -58,9 +57,8 @@ TAP_TEST(primary_context_is_not_kept_for_a_thread_that_works_in_another)
 TAP_TEST(reset_of_the_primary_context_takes_nothing_of_others_at_close)
 {
     drv_pointer strangers[STRANGERS];
-    struct gfs_memory memory;
+    struct gfs_memory memory = make_memory(0, "");
 
-    begin_memory(&memory, 0, "");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
     check_int(reset_primary(0), DRV_SUCCESS);
@@ -78,10 +76,9 @@ TAP_TEST(reset_of_the_primary_context_takes_nothing_of_others_at_close)
 TAP_TEST(reset_of_the_primary_context_is_survived)
 {
     struct gfs_range range = {0};
-    struct gfs_memory memory;
+    struct gfs_memory memory = make_memory(0, "");
     int fd;
 
-    begin_memory(&memory, 0, "");
     fd = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
@@ -101,9 +98,8 @@ TAP_TEST(reset_of_the_primary_context_is_survived)
 TAP_TEST(full_device_after_a_reset_takes_nothing_of_others)
 {
     drv_pointer strangers[STRANGERS];
-    struct gfs_memory memory;
+    struct gfs_memory memory = make_memory(0, "");
 
-    begin_memory(&memory, 0, "");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     gfs_memory_leave(&scope);
     check_int(reset_primary(0), DRV_SUCCESS);
@@ -126,11 +122,10 @@ TAP_TEST(private_copy_of_a_context_that_is_gone_is_gone)
     drv_pointer strangers[STRANGERS];
     struct gfs_range range = {0};
     struct drv_context *own;
-    struct gfs_memory memory;
+    struct gfs_memory memory = make_memory(0, "");
     struct gfs_copy copy;
     int fd;
 
-    begin_memory(&memory, 0, "");
     fd = create_exported();
     require(create_context(&own, 0, 0) == DRV_SUCCESS);
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -193,9 +188,8 @@ static int enter_and_return_early(struct gfs_memory *memory)
 TAP_TEST(a_scope_ends_with_its_block_however_that_is_left)
 {
     enum drv_capture_mode mode = DRV_CAPTURE_MODE_THREAD_LOCAL;
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "");
 
-    begin_memory(&memory, 0, "");
     require(cu->cuThreadExchangeStreamCaptureMode(&mode) == DRV_SUCCESS);
     check_int(enter_and_return_early(&memory), -EINTR);
     check(memory.scope == NULL);
@@ -212,9 +206,8 @@ TAP_TEST(a_scope_ends_with_its_block_however_that_is_left)
 TAP_TEST(a_scope_that_is_left_by_hand_does_not_end_twice)
 {
     enum drv_capture_mode mode = DRV_CAPTURE_MODE_THREAD_LOCAL;
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "");
 
-    begin_memory(&memory, 0, "");
     require(cu->cuThreadExchangeStreamCaptureMode(&mode) == DRV_SUCCESS);
     {
         GFS_SCOPE(never);

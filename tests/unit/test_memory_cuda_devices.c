@@ -78,10 +78,9 @@ static void name_devices(struct gfs_memory *memory, const drv_device *devices, s
 TAP_TEST(rights_are_changed_for_the_devices_let_in_at_mapping)
 {
     struct gfs_range range = {0};
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "devices 3\n");
     int fd;
 
-    begin_memory(&memory, 0, "devices 3\n");
     name_devices(&memory, (const drv_device[]){1, 0, 1}, 3);
     fd = create_exported();
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);

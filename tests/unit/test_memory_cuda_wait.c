@@ -35,10 +35,9 @@ static int end_capture_whole(struct capture *capture)
 
 TAP_TEST(blocking_stream_that_captures_is_busy_and_stays_whole)
 {
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "");
     struct capture capture;
 
-    begin_memory(&memory, 0, "");
     capture = start_capture(DRV_STREAM_DEFAULT);
     check_int(gfs_memory_enter(&memory, 0, &scope), -EBUSY);
     check_int(gfs_memory_enter(&memory, 1, &scope), 0); /* as gmsfs_close must */
@@ -52,10 +51,9 @@ TAP_TEST(blocking_stream_that_captures_is_busy_and_stays_whole)
 TAP_TEST(named_stream_that_captures_is_busy)
 {
     void *streams[1];
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "");
     struct capture capture;
 
-    begin_memory(&memory, 0, "");
     capture = start_capture(DRV_STREAM_NON_BLOCKING);
     streams[0] = capture.stream;
     memory.wishes.streams = streams;
@@ -68,11 +66,10 @@ TAP_TEST(named_stream_that_captures_is_busy)
 TAP_TEST(mapping_breaks_no_capture_that_it_does_not_know)
 {
     struct gfs_range range = {0};
-    struct gfs_memory memory;
+    struct gfs_memory memory = make_memory(0, "");
     struct capture capture;
     int fd;
 
-    begin_memory(&memory, 0, "");
     fd = create_exported();
     capture = start_capture(DRV_STREAM_NON_BLOCKING);
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -143,10 +140,9 @@ TAP_TEST(work_beside_a_named_stream_that_captures_is_waited_for)
 
 TAP_TEST(full_device_is_given_back_without_breaking_a_capture)
 {
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "fail cuMemAlloc_v2 2\n");
     struct capture capture;
 
-    begin_memory(&memory, 0, "fail cuMemAlloc_v2 2\n");
     capture = start_capture(DRV_STREAM_DEFAULT);
     check_int(gfs_memory_enter(&memory, 1, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
@@ -162,10 +158,9 @@ static int count_call(void *context)
 
 TAP_TEST(callers_way_to_synchronise_replaces_ours)
 {
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "fail cuMemFree_v2 1\n");
     int calls = 0;
 
-    begin_memory(&memory, 0, "fail cuMemFree_v2 1\n");
     memory.wishes.synchronise = count_call;
     memory.wishes.synchronise_context = &calls;
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
@@ -179,11 +174,10 @@ TAP_TEST(callers_way_to_synchronise_replaces_ours)
 
 TAP_TEST(callers_way_to_synchronise_is_asked_while_a_stream_captures_too)
 {
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "");
     struct capture capture;
     int calls = 0;
 
-    begin_memory(&memory, 0, "");
     memory.wishes.synchronise = count_call;
     memory.wishes.synchronise_context = &calls;
     capture = start_capture(DRV_STREAM_DEFAULT);
@@ -196,9 +190,8 @@ TAP_TEST(callers_way_to_synchronise_is_asked_while_a_stream_captures_too)
 
 TAP_TEST(full_device_is_waited_for_all_the_same)
 {
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "fail cuMemAlloc_v2 2\n");
 
-    begin_memory(&memory, 0, "fail cuMemAlloc_v2 2\n");
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
     gfs_memory_leave(&scope);
@@ -207,10 +200,9 @@ TAP_TEST(full_device_is_waited_for_all_the_same)
 /* The first cuMemAlloc is the anchor's. */
 TAP_TEST(full_device_is_waited_for_without_breaking_a_capture)
 {
-    auto_memory memory = {0};
+    auto_memory memory = make_memory(0, "fail cuMemAlloc_v2 2 2\n");
     struct capture capture;
 
-    begin_memory(&memory, 0, "fail cuMemAlloc_v2 2 2\n");
     capture = start_capture(DRV_STREAM_NON_BLOCKING);
     check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
