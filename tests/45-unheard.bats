@@ -300,7 +300,7 @@ RELAY='pipe:.*'
     fake_gpus 'devices 1'
     M=$T/m
     mkdir "$M"
-    "${WITHOUT_STREAMS[@]}" "$GMSFS" mount -o backend=cuda,size=64M "$M" 3>&- 4>&-
+    "${WITHOUT_STREAMS[@]}" "$GMSFS" mount -o backend=cuda,size=64M,copier_idle=600 "$M" 3>&- 4>&-
     wait_until 5 grep -q uuid "$M/device"
     "$GMSFS" run -w "$M/weights" -- bash -euc 'cd "$GMSFS_STORE/allocations"
         truncate -s 2M a && echo hello | dd of=a conv=notrunc status=none'
