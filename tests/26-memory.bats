@@ -176,14 +176,6 @@ unread_takes_little() { # MOUNT-OR-SOCKET WHAT MIB
     unread_takes_little "$(v0_socket weights)" sessions-unread 32
 }
 
-@test "with 160 MiB everything that two users fill is refused in time" {
-    all_was_refused_in_time 160
-}
-
-@test "with 256 MiB everything that two users fill is refused in time" {
-    all_was_refused_in_time 256
-}
-
-@test "with 1 GiB everything that two users fill is refused in time" {
-    all_was_refused_in_time 1024
-}
+@test "with 160 MiB everything that two users fill is refused in time" { all_was_refused_in_time 160; }
+@test "with 256 MiB everything that two users fill is refused in time" { all_was_refused_in_time 256; }
+@test "with 1 GiB everything that two users fill is refused in time" { all_was_refused_in_time 1024; }

@@ -28,9 +28,7 @@ random_run() { # CLIENTS ROUNDS MS
     wait_until 5 no_sessions
 }
 
-@test "few clients, many short rounds" {
-    random_run 3 6 700
-}
+@test "few clients, many short rounds" { random_run 3 6 700; }
 
 # Two stores and more, and less room beside the device than they may want.
 random_places() { # OPTIONS [STORE...]
@@ -45,13 +43,8 @@ random_places() { # OPTIONS [STORE...]
 }
 
 # bats test_tags=quick
-@test "stores that come and go between their places keep their bytes, and sleepers over it wake with them" {
-    random_places host_size=1M
-}
-
-@test "the same where no copy is kept on the way to the device" {
-    random_places host_size=1M,keep_copy=no
-}
+@test "stores that come and go between their places keep their bytes, and sleepers over it wake with them" { random_places host_size=1M; }
+@test "the same where no copy is kept on the way to the device" { random_places host_size=1M,keep_copy=no; }
 
 # bats test_tags=quick
 @test "the same on a device that has not enough for all, which they leave for each other" {
@@ -59,9 +52,7 @@ random_places() { # OPTIONS [STORE...]
     (($(sed -n 's/^gmsfs_evictions_total{.*} //p' "$M/metrics" | paste -sd +) > 0))
 }
 
-@test "many clients, few long rounds" {
-    random_run 12 2 3000
-}
+@test "many clients, few long rounds" { random_run 12 2 3000; }
 
 fail_one_client_of() { # DRIVER
     local clients=()

@@ -32,18 +32,10 @@ random_kills() { # KILLS [OPTION...]
 }
 
 # bats test_tags=quick
-@test "random clients on several mounts notice nothing of workers that are killed" {
-    random_kills 15 --stores 4 --mounts 2 --clients 6
-}
-
-@test "the same with a snapshot after every few records" {
-    GMSFS_SNAPSHOT_BYTES=20000 random_kills 15 --stores 3 --clients 6
-}
-
+@test "random clients on several mounts notice nothing of workers that are killed" { random_kills 15 --stores 4 --mounts 2 --clients 6; }
+@test "the same with a snapshot after every few records" { GMSFS_SNAPSHOT_BYTES=20000 random_kills 15 --stores 3 --clients 6; }
 # bats test_tags=quick
-@test "the same on a GPU" {
-    random_kills 12 --stores 3 --clients 6 --gpu fake
-}
+@test "the same on a GPU" { random_kills 12 --stores 3 --clients 6 --gpu fake; }
 
 # kill_all run|copiers MOUNT_OPTIONS EVERY AGAIN [GROUP[/NAME]...]
 kill_all() {
@@ -143,9 +135,7 @@ trials_of() {
 }
 
 # bats test_tags=quick
-@test "a worker that is killed at some step of an eviction" {
-    SIZE=1M OPTIONS=,min_stay=0 kills_at 29 0 evictions
-}
+@test "a worker that is killed at some step of an eviction" { SIZE=1M OPTIONS=,min_stay=0 kills_at 29 0 evictions; }
 
 # copiers_at EVERY AGAIN [GROUP/NAME]...: the same of the copier.
 copiers_at() {

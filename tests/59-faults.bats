@@ -82,27 +82,13 @@ daemon_faults() { # keeper|worker GROUP...
     assert_eq "$code" 1 'exit status of one of them'
 }
 
-@test "worker: looking" {
-    daemon_faults worker look
-}
-
-@test "worker: locks" {
-    daemon_faults worker lock
-}
-
+@test "worker: looking" { daemon_faults worker look; }
+@test "worker: locks" { daemon_faults worker lock; }
 # bats test_tags=quick
-@test "worker: memory" {
-    daemon_faults worker memory
-}
-
-@test "worker: entries, stores and tickets" {
-    daemon_faults worker entries stores tickets
-}
-
+@test "worker: memory" { daemon_faults worker memory; }
+@test "worker: entries, stores and tickets" { daemon_faults worker entries stores tickets; }
 # bats test_tags=quick
-@test "worker: places" {
-    daemon_faults worker places
-}
+@test "worker: places" { daemon_faults worker places; }
 
 # bats test_tags=quick
 @test "worker: the disk" {
@@ -111,25 +97,11 @@ daemon_faults() { # keeper|worker GROUP...
     ARMED_WITH=",spill=$T/spill,spill_size=2M" daemon_faults worker spills
 }
 
-@test "worker: evictions" {
-    ARMED_SIZE=1M ARMED_WITH=,min_stay=0 daemon_faults worker evictions
-}
-
-@test "worker: budgets" {
-    daemon_faults worker budgets
-}
-
-@test "worker: spares" {
-    daemon_faults worker spares
-}
-
-@test "worker: regions" {
-    daemon_faults worker regions
-}
-
-@test "keeper" {
-    daemon_faults keeper memory
-}
+@test "worker: evictions" { ARMED_SIZE=1M ARMED_WITH=,min_stay=0 daemon_faults worker evictions; }
+@test "worker: budgets" { daemon_faults worker budgets; }
+@test "worker: spares" { daemon_faults worker spares; }
+@test "worker: regions" { daemon_faults worker regions; }
+@test "keeper" { daemon_faults keeper memory; }
 
 @test "a mount begins and ends in spite of any failure, or fails with a message and leaves nothing" {
     local every=$((3 * SLOW))
@@ -157,9 +129,7 @@ daemon_faults() { # keeper|worker GROUP...
 }
 
 # bats test_tags=quick
-@test "bulk metadata is applied whole or not at all" {
-    run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/bulk"
-}
+@test "bulk metadata is applied whole or not at all" { run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/bulk"; }
 
 @test "requests that lack memory take nothing of a bound or of the daemon's memory" {
     run_logged -0 timeout $((80 * HANG)) "$BUILD/tests/fault/bounds"

@@ -346,17 +346,9 @@ torch_tests() {
     assert_match "$output" OK
 }
 
-@test "the Python package's tensors on the GPU are the file's, compute, live on, sleep and wake" {
-    torch_tests test_torch.Reading
-}
-
-@test "another process reads the tensors that the Python package publishes from the GPU and the host" {
-    torch_tests test_torch.Publishing
-}
-
-@test "torch modules are published to the GPU and attached with ties, views, buffers" {
-    torch_tests test_modules
-}
+@test "the Python package's tensors on the GPU are the file's, compute, live on, sleep and wake" { torch_tests test_torch.Reading; }
+@test "another process reads the tensors that the Python package publishes from the GPU and the host" { torch_tests test_torch.Publishing; }
+@test "torch modules are published to the GPU and attached with ties, views, buffers" { torch_tests test_modules; }
 
 # bats test_tags=slow
 @test "transformers models on the GPU share a store and equal a plain load" {
@@ -365,17 +357,9 @@ torch_tests() {
     torch_tests test_transformers
 }
 
-@test "torch saves, copies and changes the GPU's tensors of a store one by one, as those of a file" {
-    torch_tests test_torch_storages
-}
-
-@test "engines of vLLM's stand-in share a store on the GPU and sleep by its backend" {
-    torch_tests test_vllm_stub
-}
-
-@test "the KV connector of vLLM keeps blocks on the GPU for the next engine" {
-    torch_tests test_vllm_kv
-}
+@test "torch saves, copies and changes the GPU's tensors of a store one by one, as those of a file" { torch_tests test_torch_storages; }
+@test "engines of vLLM's stand-in share a store on the GPU and sleep by its backend" { torch_tests test_vllm_stub; }
+@test "the KV connector of vLLM keeps blocks on the GPU for the next engine" { torch_tests test_vllm_kv; }
 
 # ---- bytes by read and write -----------------------------------------------------------------
 
@@ -441,21 +425,14 @@ others_hold_at_most() { # BYTES
 }
 
 # bats test_tags=slow
-@test "many shapes that torch captures in any order equal eager work, after sleep too" {
-    torch_tests test_graphs_torch.Shapes
-}
+@test "many shapes that torch captures in any order equal eager work, after sleep too" { torch_tests test_graphs_torch.Shapes; }
 
 @test "torch's graphs are dropped, leaks into their memory named, and a full device harms none of them" {
     torch_tests test_graphs_torch.Freeing alloc_timeout=1
 }
 
-@test "graphs of one pool run one after the other, from all threads and streams" {
-    torch_tests test_graphs_torch.Launching
-}
-
-@test "two processes take turns over one store of graph memory, and one may end at any time" {
-    torch_tests test_graphs_torch.Processes
-}
+@test "graphs of one pool run one after the other, from all threads and streams" { torch_tests test_graphs_torch.Launching; }
+@test "two processes take turns over one store of graph memory, and one may end at any time" { torch_tests test_graphs_torch.Processes; }
 
 # bats test_tags=slow
 @test "the example captures 24 shapes of a small transformer" {

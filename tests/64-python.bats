@@ -17,40 +17,17 @@ with gmsfs.open(sys.argv[1]) as store:
 prepare() { python_setup; }
 
 # bats test_tags=quick
-@test "Python reads loaded tensors: bytes, types, read-only, and alive as long as they are used" {
-    python_tests test_read
-}
-
+@test "Python reads loaded tensors: bytes, types, read-only, and alive as long as they are used" { python_tests test_read; }
 # bats test_tags=quick
-@test "Python publishes as gmsfs load does, and nothing where anything goes wrong" {
-    python_tests test_publish
-}
-
+@test "Python publishes as gmsfs load does, and nothing where anything goes wrong" { python_tests test_publish; }
 # bats test_tags=quick
-@test "Python publishes the values of an array, also where other arrays share its memory" {
-    python_tests test_values
-}
-
-@test "Python waits, sleeps, wakes, forks and ends, and names errors in exceptions" {
-    python_tests test_lock
-}
-
-@test "Python waits in an event loop, and a cancelled task leaves no waiter" {
-    python_tests test_waiting ctypes
-}
-
-@test "Python is told of a lock that was taken from it, at every use" {
-    python_tests test_lost
-}
-
+@test "Python publishes the values of an array, also where other arrays share its memory" { python_tests test_values; }
+@test "Python waits, sleeps, wakes, forks and ends, and names errors in exceptions" { python_tests test_lock; }
+@test "Python waits in an event loop, and a cancelled task leaves no waiter" { python_tests test_waiting ctypes; }
+@test "Python is told of a lock that was taken from it, at every use" { python_tests test_lost; }
 # bats test_tags=quick
-@test "Python takes several stores as one, copies tensors, and sleeps by tag" {
-    python_tests test_together
-}
-
-@test "Python hears that a store is drained, from when on and by when" {
-    python_tests test_drain ctypes
-}
+@test "Python takes several stores as one, copies tensors, and sleeps by tag" { python_tests test_together; }
+@test "Python hears that a store is drained, from when on and by when" { python_tests test_drain ctypes; }
 
 # bats test_tags=quick
 @test "Python sleeps while its store leaves the device, and wakes with the same addresses and bytes" {
@@ -58,17 +35,9 @@ prepare() { python_setup; }
 }
 
 # bats test_tags=quick
-@test "Python seals a layout, and the next process adopts it" {
-    python_tests test_seal ctypes
-}
-
-@test "Python makes no view beyond an allocation, with any metadata" {
-    python_tests test_foreign
-}
-
-@test "Python registers, lists, reads and writes regions, and says why where it cannot" {
-    python_tests test_regions ctypes
-}
+@test "Python seals a layout, and the next process adopts it" { python_tests test_seal ctypes; }
+@test "Python makes no view beyond an allocation, with any metadata" { python_tests test_foreign; }
+@test "Python registers, lists, reads and writes regions, and says why where it cannot" { python_tests test_regions ctypes; }
 
 @test "Ctrl-C ends Python's requests for regions of a stopped daemon at once" {
     python_with ctypes
@@ -112,13 +81,8 @@ except KeyboardInterrupt:
 }
 
 # bats test_tags=quick
-@test "Python opens a store as safetensors opens a file, with slices" {
-    python_tests test_safe
-}
-
-@test "a program changes one import of safetensors, and has the tensors of a store" {
-    python_tests test_names torch
-}
+@test "Python opens a store as safetensors opens a file, with slices" { python_tests test_safe; }
+@test "a program changes one import of safetensors, and has the tensors of a store" { python_tests test_names torch; }
 
 @test "a wheel brings the library, and needs nothing else that is installed" {
     requires readelf no-sanitizer
@@ -157,42 +121,28 @@ except KeyboardInterrupt:
     assert_match "$output" 'py.typed'
 }
 
-@test "torch tensors over host memory are the file's, live as long as they are used, and are published" {
-    python_tests test_torch torch
-}
-
-@test "torch modules are published and attached with ties, views, buffers and checks of both sides" {
-    python_tests test_modules torch
-}
+@test "torch tensors over host memory are the file's, live as long as they are used, and are published" { python_tests test_torch torch; }
+@test "torch modules are published and attached with ties, views, buffers and checks of both sides" { python_tests test_modules torch; }
 
 @test "the load format of vLLM reads its options, refuses by name and names each hook that is not there" {
     python_tests test_vllm_parts torch
 }
 
-@test "engines of vLLM's stand-in share a store, sleep by its backend, and refuse a reload" {
-    python_tests test_vllm_stub torch
-}
+@test "engines of vLLM's stand-in share a store, sleep by its backend, and refuse a reload" { python_tests test_vllm_stub torch; }
 
 @test "ranks of an engine take and commit their stores together or not at all" {
     SLOW=$((SLOW * 2))
     python_tests test_vllm_ranks torch
 }
 
-@test "the KV connector of vLLM keeps blocks for the next engine, also of a killed one" {
-    python_tests test_vllm_kv torch
-}
-
-@test "transformers models of two processes share a store and equal a plain load" {
-    python_tests test_transformers transformers
-}
+@test "the KV connector of vLLM keeps blocks for the next engine, also of a killed one" { python_tests test_vllm_kv torch; }
+@test "transformers models of two processes share a store and equal a plain load" { python_tests test_transformers transformers; }
 
 @test "engines of SGLang's stand-in share a store by their plug-in, and every hook is checked" {
     python_tests test_sglang_stub.Newest torch
 }
 
-@test "engines of an older SGLang's stand-in count their shared memory" {
-    python_tests test_sglang_stub.Oldest torch
-}
+@test "engines of an older SGLang's stand-in count their shared memory" { python_tests test_sglang_stub.Oldest torch; }
 
 # bats test_tags=quick
 @test "a killed engine's successor has its weights at once, and its shadow wakes into its lock" {
@@ -201,17 +151,9 @@ except KeyboardInterrupt:
 }
 
 # bats test_tags=quick
-@test "blocks of a KV cache outlive the engine, and none that was half written is found" {
-    python_tests test_kv torch
-}
-
-@test "Python makes a store that is not there, and waits for a commit without a lock" {
-    python_tests test_opening ctypes
-}
-
-@test "torch saves, copies, sends and changes a store's tensors one by one, as those of a file" {
-    python_tests test_torch_storages torch
-}
+@test "blocks of a KV cache outlive the engine, and none that was half written is found" { python_tests test_kv torch; }
+@test "Python makes a store that is not there, and waits for a commit without a lock" { python_tests test_opening ctypes; }
+@test "torch saves, copies, sends and changes a store's tensors one by one, as those of a file" { python_tests test_torch_storages torch; }
 
 @test "Python maps GPU memory on the right device, and hands it on as CUDA libraries ask for it" {
     fake_gpus 'devices 2' 'memory 256'
@@ -223,13 +165,8 @@ except KeyboardInterrupt:
     GMSFS_TEST_MOUNT='' python -m unittest -v test_graphs_calls
 }
 
-@test "Python captures many shapes into the memory of one, and undoes failures" {
-    python_tests test_graphs numpy alloc_timeout=0.2
-}
-
-@test "Python's graph pools drop shapes, sleep, wake and take turns" {
-    python_tests test_graphs_turns numpy alloc_timeout=0.2
-}
+@test "Python captures many shapes into the memory of one, and undoes failures" { python_tests test_graphs numpy alloc_timeout=0.2; }
+@test "Python's graph pools drop shapes, sleep, wake and take turns" { python_tests test_graphs_turns numpy alloc_timeout=0.2; }
 
 @test "Python's graph pools keep rows and arenas apart from memory that graphs share" {
     python_tests test_graphs_rows numpy alloc_timeout=0.2

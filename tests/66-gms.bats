@@ -20,43 +20,17 @@ prepare() { gms_setup; }
 }
 
 # bats test_tags=quick
-@test "V0: grants, waits and their time limits" {
-    gms_tests test_gms_locks
-}
-
-@test "V0: every request in every state by every kind of session" {
-    gms_tests test_gms_v0
-}
-
+@test "V0: grants, waits and their time limits" { gms_tests test_gms_locks; }
+@test "V0: every request in every state by every kind of session" { gms_tests test_gms_v0; }
 # bats test_tags=quick
-@test "V0: allocations, bytes, entries and the hash of a layout, and memory that there is not" {
-    gms_tests test_gms_v0_content
-}
-
-@test "V1: every request in every state by every kind of session, locks, identity" {
-    gms_tests test_gms_v1
-}
-
-@test "V1: checkpoints need unused stores, turn all requests away, and end by their token" {
-    gms_tests test_gms_v1_checkpoints
-}
-
-@test "V0 and V1: malformed frames, floods and many connections harm no other client" {
-    gms_tests test_gms_frames
-}
-
-@test "V0 and V1: random frames, connects and exports, very many, leave the daemon as it was" {
-    gms_tests test_gms_many
-}
-
-@test "V0 and V1: the sender of a request on a connection is known, and descriptors are not taken" {
-    gms_tests test_gms_senders
-}
-
+@test "V0: allocations, bytes, entries and the hash of a layout, and memory that there is not" { gms_tests test_gms_v0_content; }
+@test "V1: every request in every state by every kind of session, locks, identity" { gms_tests test_gms_v1; }
+@test "V1: checkpoints need unused stores, turn all requests away, and end by their token" { gms_tests test_gms_v1_checkpoints; }
+@test "V0 and V1: malformed frames, floods and many connections harm no other client" { gms_tests test_gms_frames; }
+@test "V0 and V1: random frames, connects and exports, very many, leave the daemon as it was" { gms_tests test_gms_many; }
+@test "V0 and V1: the sender of a request on a connection is known, and descriptors are not taken" { gms_tests test_gms_senders; }
 # bats test_tags=quick
-@test "V0, V1, files and commands share one lock, one queue, one layout and one event log" {
-    gms_tests test_gms_mixed
-}
+@test "V0, V1, files and commands share one lock, one queue, one layout and one event log" { gms_tests test_gms_mixed; }
 
 # ---- the sockets -----------------------------------------------------------------------------
 

@@ -15,6 +15,11 @@ prepare() {
     requires engines
 }
 
+patient_tests() { # TIMES FILE MODULE: engines take that many times as long
+    HANG=$((HANG * $1))
+    python_tests "${@:2}"
+}
+
 @test "each name of vLLM and SGLang that a loader needs is in every release that is supported" {
     requires package-index
     python_with pip
@@ -30,57 +35,16 @@ prepare() {
     python_tests test_vllm_stub torch
 }
 
-@test "vLLM engines share a store token for token, before and after kill -9" {
-    HANG=$((HANG * 8))
-    python_tests test_vllm vllm
-}
-
-@test "vLLM engines share models of several kinds" {
-    HANG=$((HANG * 8))
-    python_tests test_vllm_models vllm
-}
-
-@test "vLLM engines of several ranks share a store for each rank, all or none" {
-    HANG=$((HANG * 8))
-    python_tests test_vllm_several_ranks vllm
-}
-
-@test "kill -9 of a process of vLLM at any moment leaves a store empty or whole, and Ctrl-C no waiter" {
-    HANG=$((HANG * 8))
-    python_tests test_vllm_kills vllm
-}
-
-@test "SGLang engines share a store token for token, sleep, and outlive each other" {
-    HANG=$((HANG * 8))
-    python_tests test_sglang sglang
-}
-
-@test "a vLLM engine has the blocks of the KV cache of one that was killed" {
-    HANG=$((HANG * 8))
-    python_tests test_vllm_kv_engines vllm
-}
-
-@test "programs that know nothing of gmsfs have the same outputs on files of a store" {
-    requires passthrough
-    HANG=$((HANG * 4))
-    python_tests test_files_programs transformers
-}
-
-@test "ONNX Runtime has the same outputs on files of a store" {
-    HANG=$((HANG * 4))
-    python_tests test_files_programs.OnnxRuntime onnxruntime
-}
-
-@test "llama.cpp has the same logits from a file of a store, whose memory is counted once" {
-    requires passthrough
-    HANG=$((HANG * 4))
-    python_tests test_files_programs.LlamaCpp llama
-}
-
-@test "vLLM's own loader gives the same tokens from files of a store" {
-    HANG=$((HANG * 8))
-    python_tests test_files_vllm vllm
-}
+@test "vLLM engines share a store token for token, before and after kill -9" { patient_tests 8 test_vllm vllm; }
+@test "vLLM engines share models of several kinds" { patient_tests 8 test_vllm_models vllm; }
+@test "vLLM engines of several ranks share a store for each rank, all or none" { patient_tests 8 test_vllm_several_ranks vllm; }
+@test "kill -9 of a process of vLLM at any moment leaves a store empty or whole, and Ctrl-C no waiter" { patient_tests 8 test_vllm_kills vllm; }
+@test "SGLang engines share a store token for token, sleep, and outlive each other" { patient_tests 8 test_sglang sglang; }
+@test "a vLLM engine has the blocks of the KV cache of one that was killed" { patient_tests 8 test_vllm_kv_engines vllm; }
+@test "programs that know nothing of gmsfs have the same outputs on files of a store" { requires passthrough; patient_tests 4 test_files_programs transformers; }
+@test "ONNX Runtime has the same outputs on files of a store" { patient_tests 4 test_files_programs.OnnxRuntime onnxruntime; }
+@test "llama.cpp has the same logits from a file of a store, whose memory is counted once" { requires passthrough; patient_tests 4 test_files_programs.LlamaCpp llama; }
+@test "vLLM's own loader gives the same tokens from files of a store" { patient_tests 8 test_files_vllm vllm; }
 
 @test "a model comes from the S3 that moto serves, whatever the names of its keys" {
     python_with moto
