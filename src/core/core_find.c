@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* core_find - finds objects by id, and makes room for more */
-#include "core/core_internal.h"
+#include "core/core_check.h"
 
 #include "base/array.h"
 
@@ -51,9 +51,35 @@ bool core_same_process(struct core_process a, struct core_process b)
     return a.pid != 0 && a.pid == b.pid && a.start == b.start;
 }
 
-int core_wrong(struct failure *failure, const char *kind, uint64_t id, const char *text)
+int core_wrong(const struct check *check, const char *text)
 {
-    return failure_set(failure, -EINVAL, "%s %" PRIu64 ": %s", kind, id, text);
+    if (!check->kind)
+        return failure_set(check->failure, -EINVAL, "%s", text);
+    return failure_set(check->failure, -EINVAL, "%s %" PRIu64 ": %s", check->kind, check->id, text);
+}
+
+bool core_is_text(const char *text, size_t room)
+{
+    return memchr(text, '\0', room) != NULL;
+}
+
+int core_check_each(struct check *check, const char *kind, const struct idvec *items, uint64_t next,
+                    int (*check_one)(struct check *check, const void *item))
+{
+    uint64_t before = 0;
+    int error = 0;
+
+    check->kind = kind;
+    for (size_t i = 0; i < items->count && error == 0; i++) {
+        check->index = i;
+        check->id = *(const uint64_t *)items->items[i];
+        error = check->id > before && check->id < next
+                    ? check_one(check, items->items[i])
+                    : core_wrong(check, "its number is out of order");
+        before = check->id;
+    }
+    check->kind = NULL;
+    return error;
 }
 
 bool core_is_zero(const void *bytes, size_t size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds stores, and lists those that a record has to look at: its cost does not grow with the
  * number of other stores. */
-#include "core/core_internal.h"
+#include "core/core_check.h"
 
 #include "base/array.h"
 
@@ -201,29 +201,33 @@ void core_forget_writers(struct core *core, struct core_store *store)
 
 /* ---- check ---------------------------------------------------------------------------------- */
 
-int core_check_index(const struct core *core, struct failure *failure)
+static int check_store(struct check *check, const void *item)
 {
+    const struct core_store *store = item;
+    const struct core_index *index = &check->core->index;
+    bool waited = store->lock.waiter_count > 0, lent = store->writer_count > 0;
+
+    if (core_find_store_name(check->core, store->name) != store)
+        return core_wrong(check, "a lookup by its name does not find it");
+    if (store->is_touched)
+        return core_wrong(check, "it is marked as touched between records");
+    if ((idvec_find(&index->waited, store->id) == store) != waited ||
+        (idvec_find(&index->lent, store->id) == store) != lent)
+        return core_wrong(check, "the index of waited or lent stores is wrong for it");
+    check->waited += waited;
+    check->lent += lent;
+    return 0;
+}
+
+int core_check_index(struct check *check)
+{
+    const struct core *core = check->core;
     const struct core_index *index = &core->index;
-    size_t waited = 0, lent = 0;
+    int error = core_check_each(check, "store", &core->stores, core->next_id, check_store);
 
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-
-        if (core_find_store_name(core, store->name) != store)
-            return core_wrong(failure, "store", store->id, "a lookup by its name does not find it");
-        if (store->is_touched)
-            return core_wrong(failure, "store", store->id,
-                              "it is marked as touched between records");
-        waited += store->lock.waiter_count > 0;
-        lent += store->writer_count > 0;
-        if ((idvec_find(&index->waited, store->id) == store) != (store->lock.waiter_count > 0) ||
-            (idvec_find(&index->lent, store->id) == store) != (store->writer_count > 0))
-            return failure_set(
-                failure, -EINVAL,
-                "store %" PRIu64 ": the index of waited or lent stores is wrong for it", store->id);
-    }
-    if (index->name_count == core->stores.count && index->waited.count == waited &&
-        index->lent.count == lent && index->touched_count == 0)
-        return 0;
-    return failure_set(failure, -EINVAL, "the index has stores that do not exist");
+    if (error == 0 &&
+        (index->name_count != core->stores.count || index->waited.count != check->waited ||
+         index->lent.count != check->lent || index->touched_count != 0))
+        error = core_wrong(check, "the index has stores that do not exist");
+    return error;
 }

@@ -80,8 +80,6 @@ struct core_waiter *core_waiter(const struct core *core, uint64_t id);
 int apply_find_writer(const struct apply *apply, struct core_session **session);
 /* Returns this file's waiter, active or kept; NULL if none. */
 struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file);
-/* Sets the message "KIND ID: TEXT" of a failed check. Returns -EINVAL. */
-int core_wrong(struct failure *failure, const char *kind, uint64_t id, const char *text);
 /* True if all bytes are 0. */
 bool core_is_zero(const void *bytes, size_t size);
 /* Counts the open files that refer to this region. */
@@ -120,8 +118,6 @@ void core_end_touching(struct core *core);
 /* Update the index; call after a change of the store's waiters or writers. */
 void core_note_waiters(struct core *core, struct core_store *store);
 void core_note_writers(struct core *core, struct core_store *store);
-/* As core_check: the index agrees with the stores. */
-int core_check_index(const struct core *core, struct failure *failure);
 
 /* core_pools.c */
 int core_pools_init(struct core *core); /* makes the default pool. -ENOMEM */
@@ -151,8 +147,6 @@ uint64_t core_get_room(const struct core *core, const struct core_store *store,
                        uint64_t free_bytes);
 void core_hold(struct core *core, struct core_session *session);
 void core_unhold(struct core *core, struct core_session *session, uint64_t wall_ms);
-/* As core_check */
-int core_check_pools(const struct core *core, struct failure *failure);
 
 /* core_line.c */
 /* Returns the next time at which patience for memory begins or ends; UINT64_MAX if never. */
@@ -207,17 +201,6 @@ struct core_memory_use {
 
 /* Collects them sorted by memory, the committed layout's first; the caller frees. -ENOMEM */
 int core_collect_uses(const struct core *core, struct core_memory_use **uses, size_t *count);
-/* As core_check: memories have as many references as counted, ids are unique, and allocations keep
- * their wire ids. */
-int core_check_memories(const struct core *core, struct failure *failure);
-int core_check_ids(const struct core *core, struct failure *failure);
-int core_check_wire_ids(const struct core *core, struct failure *failure);
-
-/* core_check_regions.c: as core_check */
-int core_check_regions(const struct core *core, struct failure *failure);
-
-/* core_check_places.c: as core_check */
-int core_check_places(const struct core *core, struct failure *failure);
 
 /* core_places.c: the copies of committed layouts */
 /* True if a session of this mode has to wait until the store is on the device in sound memory. */
@@ -241,12 +224,6 @@ void core_switch_place(struct core *core, struct core_store *store, enum core_pl
 void core_count_move(struct core_store *store, uint64_t wall_ms);
 /* Ends the move in progress, if any; only the effect MOVE_OVER tells it. */
 void core_end_move(struct core *core, struct core_store *store);
-
-/* core_check_events.c: as core_check, for events and histories, and for health, drain and fence */
-int core_check_events(const struct core *core, struct failure *failure);
-int core_check_mount(const struct core *core, struct failure *failure);
-/* True if the text has its NUL within `room` bytes. */
-bool core_is_text(const char *text, size_t room);
 
 /* core_memory.c */
 /* Adds a memory of this store with 0 references. */

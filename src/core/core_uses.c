@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Walks all layouts to make and check the table of memories, and to check ids and wire ids. */
-#include "core/core_internal.h"
+#include "core/core_check.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -89,85 +89,89 @@ static bool are_one(const struct core_memory_use *a, const struct core_memory_us
 }
 
 /* Checks `refs` uses of one memory. */
-static int check_memory(const struct core_memory *memory, const struct core_memory_use *uses,
-                        uint64_t refs, struct failure *failure)
+static int check_memory(struct check *check, const struct core_memory *memory,
+                        const struct core_memory_use *uses, uint64_t refs)
 {
     uint64_t committed = uses[0].committed ? uses[0].store : 0;
 
+    check->id = uses[0].memory;
     if (refs > 2 || (refs == 2 && !are_one(&uses[0], &uses[1])))
-        return core_wrong(failure, "memory", uses[0].memory, "different allocations have it");
+        return core_wrong(check, "different allocations have it");
     if (!memory || memory->id != uses[0].memory || memory->refs != refs ||
         memory->aligned_bytes != uses[0].allocation->aligned_bytes ||
         memory->committed != committed || memory->store != uses[0].store ||
         memory->tier != uses[0].tier ||
         (memory->suspect != 0 && memory->tier != CORE_PLACE_DEVICE) ||
         (memory->suspect != 0 && memory->suspect != uses[0].store))
-        return core_wrong(failure, "memory", uses[0].memory,
-                          "its entry in the table of memories is wrong");
+        return core_wrong(check, "its entry in the table of memories is wrong");
     return 0;
 }
 
-static int check_uses(const struct core *core, const struct core_memory_use *uses, size_t count,
-                      struct failure *failure)
+static int check_uses(struct check *check, const struct core_memory_use *uses, size_t count)
 {
+    const struct idvec *memories = &check->core->memories;
     size_t at = 0, known = 0;
 
+    check->kind = "memory";
     while (at < count) {
         size_t end = at + 1;
-        const struct core_memory *memory =
-            known < core->memories.count ? core->memories.items[known] : NULL;
+        const struct core_memory *memory = known < memories->count ? memories->items[known] : NULL;
         int error;
 
         while (end < count && uses[end].memory == uses[at].memory)
             end++;
-        error = check_memory(memory, &uses[at], end - at, failure);
+        error = check_memory(check, memory, &uses[at], end - at);
         if (error < 0)
             return error;
         known++;
         at = end;
     }
-    if (known < core->memories.count)
-        return core_wrong(failure, "memory",
-                          ((const struct core_memory *)core->memories.items[known])->id,
-                          "no layout refers to it");
+    if (known < memories->count) {
+        check->id = ((const struct core_memory *)memories->items[known])->id;
+        return core_wrong(check, "no layout refers to it");
+    }
+    check->kind = NULL;
     return 0;
 }
 
-static int check_suspects(const struct core *core, struct failure *failure)
+static int check_suspect(struct check *check, const void *item)
 {
-    uint64_t counts[CORE_MAX_STORES + 1] = {0}, all = 0;
+    const struct core_store *store = item;
+
+    return store->suspect == check->suspects[check->index]
+               ? 0
+               : core_wrong(check, "its count of suspect memories is wrong");
+}
+
+static int check_suspects(struct check *check)
+{
+    const struct core *core = check->core;
+    uint64_t all = 0;
 
     for (size_t i = 0; i < core->memories.count; i++) {
         const struct core_memory *memory = core->memories.items[i];
 
         if (memory->suspect == 0)
             continue;
-        counts[core_find_index(&core->stores, memory->suspect)]++;
+        check->suspects[core_find_index(&core->stores, memory->suspect)]++;
         all++;
     }
-    for (size_t at = 0; at < core->stores.count; at++) {
-        const struct core_store *store = core->stores.items[at];
-
-        if (store->suspect != counts[at])
-            return core_wrong(failure, "store", store->id,
-                              "its count of suspect memories is wrong");
-    }
-    return core->suspect == all
-               ? 0
-               : failure_set(failure, -EINVAL, "the count of suspect memories is wrong");
+    if (core->suspect != all)
+        return core_wrong(check, "the count of suspect memories is wrong");
+    return core_check_each(check, "store", &core->stores, core->next_id, check_suspect);
 }
 
-int core_check_memories(const struct core *core, struct failure *failure)
+int core_check_memories(struct check *check)
 {
     struct core_memory_use *uses;
     size_t count;
-    int error = core_collect_uses(core, &uses, &count);
+    int error = core_collect_uses(check->core, &uses, &count);
 
     if (error < 0)
-        return failure_no_memory(failure);
-    error = check_uses(core, uses, count, failure);
+        return failure_no_memory(check->failure);
+    error = check_uses(check, uses, count);
     free(uses);
-    return error < 0 ? error : check_suspects(core, failure);
+    return error < 0 ? error : check_suspects(check);
 }
 
 /* ---- ids ------------------------------------------------------------------------------------ */
@@ -248,28 +252,28 @@ static int collect_ids(const struct core *core, struct ids *ids)
 }
 
 /* Only the two layouts of one store may share an id; within a layout ids are unique (src/meta). */
-static int check_id(const struct core *core, const struct id_use *use, const struct id_use *before,
-                    struct failure *failure)
+static int check_id(const struct check *check, const struct id_use *use,
+                    const struct id_use *before)
 {
-    if (use->id == 0 || use->id >= core->next_id)
-        return failure_set(failure, -EINVAL,
+    if (use->id == 0 || use->id >= check->core->next_id)
+        return failure_set(check->failure, -EINVAL,
                            "id %" PRIu64 " of store %" PRIu64 ": it was never given out", use->id,
                            use->store);
     if (before && before->id == use->id &&
         (before->store != use->store || before->kind != use->kind))
-        return failure_set(failure, -EINVAL, "id %" PRIu64 ": two objects have it", use->id);
+        return failure_set(check->failure, -EINVAL, "id %" PRIu64 ": two objects have it", use->id);
     return 0;
 }
 
-int core_check_ids(const struct core *core, struct failure *failure)
+int core_check_ids(struct check *check)
 {
     struct ids ids;
-    int error = collect_ids(core, &ids);
+    int error = collect_ids(check->core, &ids);
 
     if (error < 0)
-        return failure_no_memory(failure);
+        return failure_no_memory(check->failure);
     for (size_t i = 0; i < ids.count && error == 0; i++)
-        error = check_id(core, &ids.uses[i], i > 0 ? &ids.uses[i - 1] : NULL, failure);
+        error = check_id(check, &ids.uses[i], i > 0 ? &ids.uses[i - 1] : NULL);
     free(ids.uses);
     return error;
 }
@@ -296,24 +300,26 @@ static bool keeps_wire_ids(const struct layout *working, const struct layout *co
     return true;
 }
 
-static bool store_wire_ids_hold(const struct layout *committed, const struct layout *working)
+static bool is_kept(const struct layout *layout)
 {
-    if (committed && layout_check_wire_ids(committed) < 0)
-        return false;
-    if (working && layout_check_wire_ids(working) < 0)
-        return false;
-    return !committed || !working || keeps_wire_ids(working, committed);
+    return !layout || layout_check_wire_ids(layout) == 0;
 }
 
-int core_check_wire_ids(const struct core *core, struct failure *failure)
+static int check_wire_ids(struct check *check, const void *item)
 {
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
+    const struct core_store *store = item;
+    const struct layout *committed = store->fixed, *working = store->working;
 
-        if (!store_wire_ids_hold(store->fixed, store->working))
-            return core_wrong(
-                failure, "store", store->id,
-                "the wire ids of its allocations are not those that they were added with");
-    }
+    if (!is_kept(committed) || !is_kept(working) ||
+        (committed && working && !keeps_wire_ids(working, committed)))
+        return core_wrong(
+            check, "the wire ids of its allocations are not those that they were added with");
     return 0;
+}
+
+int core_check_wire_ids(struct check *check)
+{
+    const struct core *core = check->core;
+
+    return core_check_each(check, "store", &core->stores, core->next_id, check_wire_ids);
 }
