@@ -41,8 +41,8 @@ LDFLAGS    ?=
 
 # ---- what there is -------------------------------------------------------------------------
 
-# src/cuda and src/ask belong to the library, which the daemon links too.
-BELOW_SRC  := $(sort $(wildcard src/cuda/*.c src/ask/*.c))
+# src/cuda, src/ask and src/pack belong to the library, which the daemon links too.
+BELOW_SRC  := $(sort $(wildcard src/cuda/*.c src/ask/*.c src/pack/*.c))
 SRC        := $(filter-out $(BELOW_SRC),$(sort $(wildcard src/*/*.c)))
 LIB_SRC    := $(sort $(wildcard libgmsfs/*.c)) $(BELOW_SRC)
 EXAMPLES   := $(sort $(patsubst examples/%.c,%,$(wildcard examples/*.c)))

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "entries.h"
-#include "gfs_msgpack.h"
+#include "pack/unpack.h"
 
 #define ALLOCATIONS      64
 #define ALLOCATION_BYTES (2u << 20)
@@ -50,33 +50,32 @@ static void copy_layout(const char *store, const char *to)
 /* {"v", "allocations": [[size, aligned, tag]...], "metadata": [[key, rank, offset, value]...]} */
 static size_t decode(const uint8_t *data, size_t bytes, struct gmsfs_layout_entry **out)
 {
-    struct gfs_reader reader = {.at = data, .end = data + bytes};
+    struct unpack unpack = {.at = data, .end = data + bytes};
     struct gmsfs_layout_entry *entries;
     uint64_t number;
     uint32_t count;
     const char *text;
     const uint8_t *value;
     size_t text_bytes;
-    int bad = gfs_read_map(&reader, &count) | gfs_read_text(&reader, &text, &text_bytes) |
-              gfs_read_uint(&reader, &number) | gfs_read_text(&reader, &text, &text_bytes) |
-              gfs_read_array(&reader, &count);
+    int bad = unpack_map(&unpack, &count) | unpack_str(&unpack, &text, &text_bytes) |
+              unpack_uint(&unpack, &number) | unpack_str(&unpack, &text, &text_bytes) |
+              unpack_array(&unpack, &count);
 
     for (uint32_t left = bad ? 0 : count; left; left--)
-        bad |= gfs_read_array(&reader, &count) | gfs_read_uint(&reader, &number) |
-               gfs_read_uint(&reader, &number) | gfs_read_text(&reader, &text, &text_bytes);
-    bad |= gfs_read_text(&reader, &text, &text_bytes) | gfs_read_array(&reader, &count);
+        bad |= unpack_array(&unpack, &count) | unpack_uint(&unpack, &number) |
+               unpack_uint(&unpack, &number) | unpack_str(&unpack, &text, &text_bytes);
+    bad |= unpack_str(&unpack, &text, &text_bytes) | unpack_array(&unpack, &count);
     entries = bad ? NULL : calloc(count + 1, sizeof *entries);
     if (!entries)
         bench_die("the file is no layout", EPROTO);
     for (uint32_t i = 0; i < count; i++) {
         struct gmsfs_layout_entry *entry = entries + i;
         uint32_t fields;
-        bad |= gfs_read_array(&reader, &fields) |
-               gfs_read_text(&reader, &entry->key, &entry->key_bytes);
-        if (!gfs_read_nil(&reader))
-            bad |= gfs_read_uint(&reader, &entry->rank);
-        bad |= gfs_read_uint(&reader, &entry->offset) |
-               gfs_read_binary(&reader, &value, &entry->value_bytes);
+        bad |= unpack_array(&unpack, &fields) | unpack_str(&unpack, &entry->key, &entry->key_bytes);
+        if (!unpack_nil(&unpack))
+            bad |= unpack_uint(&unpack, &entry->rank);
+        bad |=
+            unpack_uint(&unpack, &entry->offset) | unpack_bin(&unpack, &value, &entry->value_bytes);
         entry->value = value;
     }
     if (bad)

@@ -3,12 +3,12 @@
 
 #include "base/hex.h"
 #include "base/scope.h"
+#include "pack/unpack.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gfs_msgpack.h"
 #include "internal.h"
 #include "large.h"
 
@@ -33,48 +33,43 @@ static const char *layout_end_text(const char *text, size_t size_bytes)
     return place;
 }
 
-static int layout_read_name(struct gfs_reader *reader, const char *name)
+static int layout_read_name(struct unpack *unpack, const char *name)
 {
     const char *text;
     size_t size_bytes;
 
-    if (gfs_read_text(reader, &text, &size_bytes) || size_bytes != strlen(name) ||
+    if (unpack_str(unpack, &text, &size_bytes) || size_bytes != strlen(name) ||
         memcmp(text, name, size_bytes) != 0)
         return -EPROTO;
     return 0;
 }
 
-static int layout_read_allocation(struct gfs_reader *reader,
-                                  struct gmsfs_layout_allocation *allocation)
+static int layout_read_allocation(struct unpack *unpack, struct gmsfs_layout_allocation *allocation)
 {
     const char *tag;
     size_t tag_bytes;
     uint32_t fields;
 
-    if (gfs_read_array(reader, &fields) || fields != 3 ||
-        gfs_read_uint(reader, &allocation->size_bytes) ||
-        gfs_read_uint(reader, &allocation->aligned_bytes) ||
-        gfs_read_text(reader, &tag, &tag_bytes))
+    if (unpack_array(unpack, &fields) || fields != 3 ||
+        unpack_uint(unpack, &allocation->size_bytes) ||
+        unpack_uint(unpack, &allocation->aligned_bytes) || unpack_str(unpack, &tag, &tag_bytes))
         return -EPROTO;
     allocation->tag = layout_end_text(tag, tag_bytes);
     return 0;
 }
 
-static int layout_read_entry(struct gfs_reader *reader, size_t ranks,
-                             struct gmsfs_layout_entry *entry)
+static int layout_read_entry(struct unpack *unpack, size_t ranks, struct gmsfs_layout_entry *entry)
 {
     const uint8_t *value;
     const char *key;
     uint32_t fields;
 
-    if (gfs_read_array(reader, &fields) || fields != 4 ||
-        gfs_read_text(reader, &key, &entry->key_bytes))
+    if (unpack_array(unpack, &fields) || fields != 4 || unpack_str(unpack, &key, &entry->key_bytes))
         return -EPROTO;
     entry->rank = GMSFS_SLOT_NONE;
-    if (!gfs_read_nil(reader) && (gfs_read_uint(reader, &entry->rank) || entry->rank >= ranks))
+    if (!unpack_nil(unpack) && (unpack_uint(unpack, &entry->rank) || entry->rank >= ranks))
         return -EPROTO;
-    if (gfs_read_uint(reader, &entry->offset) ||
-        gfs_read_binary(reader, &value, &entry->value_bytes))
+    if (unpack_uint(unpack, &entry->offset) || unpack_bin(unpack, &value, &entry->value_bytes))
         return -EPROTO;
     entry->value = value;
     entry->key = layout_end_text(key, entry->key_bytes);
@@ -82,60 +77,59 @@ static int layout_read_entry(struct gfs_reader *reader, size_t ranks,
 }
 
 /* An array, and room for its items, if the rest can really hold so many. */
-static int layout_read_count(struct gfs_reader *reader, size_t least_bytes, size_t item_bytes,
+static int layout_read_count(struct unpack *unpack, size_t least_bytes, size_t item_bytes,
                              size_t *count, void **items)
 {
     uint32_t claimed;
 
     *items = NULL;
-    if (gfs_read_array(reader, &claimed) ||
-        claimed > (size_t)(reader->end - reader->at) / least_bytes)
+    if (unpack_array(unpack, &claimed) || claimed > unpack_left(unpack) / least_bytes)
         return -EPROTO;
     *items = gfs_large_alloc(((size_t)claimed + 1) * item_bytes);
     *count = *items ? claimed : 0;
     return *items ? 0 : -ENOMEM;
 }
 
-static int layout_read_allocations(struct gfs_reader *reader, struct gmsfs_layout *layout)
+static int layout_read_allocations(struct unpack *unpack, struct gmsfs_layout *layout)
 {
     void *items;
-    int error = layout_read_count(reader, ALLOCATION_LEAST_BYTES, sizeof *layout->allocations,
+    int error = layout_read_count(unpack, ALLOCATION_LEAST_BYTES, sizeof *layout->allocations,
                                   &layout->allocation_count, &items);
 
     layout->allocations = items;
     for (size_t i = 0; !error && i < layout->allocation_count; i++)
-        error = layout_read_allocation(reader, layout->allocations + i);
+        error = layout_read_allocation(unpack, layout->allocations + i);
     return error;
 }
 
-static int layout_read_entries(struct gfs_reader *reader, struct gmsfs_layout *layout)
+static int layout_read_entries(struct unpack *unpack, struct gmsfs_layout *layout)
 {
     void *items;
-    int error = layout_read_count(reader, ENTRY_LEAST_BYTES, sizeof *layout->entries,
+    int error = layout_read_count(unpack, ENTRY_LEAST_BYTES, sizeof *layout->entries,
                                   &layout->entry_count, &items);
 
     layout->entries = items;
     for (size_t i = 0; !error && i < layout->entry_count; i++)
-        error = layout_read_entry(reader, layout->allocation_count, layout->entries + i);
+        error = layout_read_entry(unpack, layout->allocation_count, layout->entries + i);
     return error;
 }
 
-static int layout_read_document(struct gfs_reader *reader, struct gmsfs_layout *layout)
+static int layout_read_document(struct unpack *unpack, struct gmsfs_layout *layout)
 {
     uint32_t fields;
     uint64_t version;
     int error;
 
-    if (gfs_read_map(reader, &fields) || fields != 3 || layout_read_name(reader, "v") ||
-        gfs_read_uint(reader, &version) || version != LAYOUT_VERSION ||
-        layout_read_name(reader, "allocations"))
+    if (unpack_map(unpack, &fields) || fields != 3 || layout_read_name(unpack, "v") ||
+        unpack_uint(unpack, &version) || version != LAYOUT_VERSION ||
+        layout_read_name(unpack, "allocations"))
         return -EPROTO;
-    error = layout_read_allocations(reader, layout);
+    error = layout_read_allocations(unpack, layout);
     if (!error)
-        error = layout_read_name(reader, "metadata");
+        error = layout_read_name(unpack, "metadata");
     if (!error)
-        error = layout_read_entries(reader, layout);
-    if (!error && reader->at != reader->end)
+        error = layout_read_entries(unpack, layout);
+    if (!error && unpack->at != unpack->end)
         error = -EPROTO;
     return error;
 }
@@ -143,7 +137,7 @@ static int layout_read_document(struct gfs_reader *reader, struct gmsfs_layout *
 int gfs_layout_decode(uint8_t *bytes, size_t size_bytes, struct gmsfs_layout **out)
 {
     struct layout_owned *owned = calloc(1, sizeof *owned);
-    struct gfs_reader reader = {.at = bytes, .end = bytes + size_bytes};
+    struct unpack unpack = {.at = bytes, .end = bytes + size_bytes};
     int error;
 
     if (!owned) {
@@ -151,7 +145,7 @@ int gfs_layout_decode(uint8_t *bytes, size_t size_bytes, struct gmsfs_layout **o
         return -ENOMEM;
     }
     owned->bytes = bytes;
-    error = layout_read_document(&reader, &owned->layout);
+    error = layout_read_document(&unpack, &owned->layout);
     if (error)
         gmsfs_free_layout(&owned->layout);
     else

@@ -5,8 +5,8 @@
  */
 #include "core/core_internal.h"
 
-#include "meta/pack.h"
-#include "meta/unpack.h"
+#include "pack/pack.h"
+#include "pack/unpack.h"
 
 #include <errno.h>
 #include <stdlib.h>

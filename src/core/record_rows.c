@@ -2,8 +2,8 @@
 /* Many entries in one record: a msgpack array of [key, slot|nil, offset, value]. */
 #include "core/core_internal.h"
 
-#include "meta/pack.h"
-#include "meta/unpack.h"
+#include "pack/pack.h"
+#include "pack/unpack.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 #include "base/clean.h"
 #include "name.h"
-#include "unpack.h"
+#include "pack/unpack.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "rpc/message_table.h"
 
 #include "base/clean.h"
-#include "meta/unpack.h"
+#include "pack/unpack.h"
 
 #include <errno.h>
 #include <string.h>

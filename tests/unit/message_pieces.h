@@ -11,7 +11,7 @@
 
 #include "message_again.h"
 #include "message_golden.h"
-#include "meta/unpack.h"
+#include "pack/unpack.h"
 #include "rpc/message_table.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the msgpack reader: values it accepts and refuses, and its position after a refusal. */
-#include "meta/unpack.h"
+#include "pack/unpack.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -75,6 +75,34 @@ TAP_TEST(a_value_that_is_no_integer_is_refused_in_place)
         check(unpack.at == start);
         free((void *)start);
     }
+}
+
+TAP_TEST(a_value_that_is_cut_off_is_refused_in_place)
+{
+    static const uint8_t text[] = {0xd9, 5, 'a', 'b'}, bytes[] = {0xc4, 3, 1, 2};
+    static const uint8_t number[] = {0xcf, 1, 2, 3}, count[] = {0xdd, 0xff, 0xff};
+    struct unpack unpack = {text, text + sizeof text};
+    const char *at;
+    const uint8_t *value;
+    size_t size;
+    uint32_t items;
+    uint64_t read;
+
+    check_int(unpack_str(&unpack, &at, &size), -EINVAL);
+    check(unpack.at == text);
+    unpack = (struct unpack){bytes, bytes + sizeof bytes};
+    check_int(unpack_bin(&unpack, &value, &size), -EINVAL);
+    check(unpack.at == bytes);
+    unpack = (struct unpack){number, number + sizeof number};
+    check_int(unpack_uint(&unpack, &read), -EINVAL);
+    check(unpack.at == number);
+    unpack = (struct unpack){count, count + sizeof count};
+    check_int(unpack_array(&unpack, &items), -EINVAL);
+    check(unpack.at == count);
+    unpack = (struct unpack){number, number};
+    check_int(unpack_uint(&unpack, &read), -EINVAL);
+    check_int(unpack_map(&unpack, &items), -EINVAL);
+    check(!unpack_nil(&unpack));
 }
 
 TAP_TEST(a_bool_is_one_of_two_bytes_and_no_number)

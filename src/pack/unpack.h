@@ -8,8 +8,8 @@
  * caller refuses a count above unpack_left before it allocates memory for it. Numbers and lengths
  * need not be in their shortest form.
  */
-#ifndef GMSFS_META_UNPACK_H
-#define GMSFS_META_UNPACK_H
+#ifndef GMSFS_PACK_UNPACK_H
+#define GMSFS_PACK_UNPACK_H
 
 #include <stdbool.h>
 #include <stddef.h>
