@@ -13,13 +13,8 @@
 
 #include <stdio.h>
 
-/* journal_state.c: a line for the mount, and one for each store, pool, session, waiter, file and
- * remembered event. */
-void journal_show_state(const struct core *core, FILE *to);
 /* Prints the state at the beginning of the journal, then a line for each entry. Returns as
  * journal_read */
 int journal_show(const struct journal *journal, FILE *to, struct failure *failure);
-/* journal_state.c: prints one line, made harmless, with a newline. */
-void journal_show_line(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -252,14 +252,6 @@ bool keeper_has_room(const struct keeper *keeper);
 void keeper_spare_itself(void);
 void keeper_expose_worker(void);
 
-/* ---- keeper_journal.c: option keep_journal -------------------------------------------------- */
-
-/* Before anything is mounted: -ECANCELED where the directory cannot be written to, which was said.
- */
-int keeper_check_journal_directory(const struct keeper *keeper);
-/* Keeps a copy of the journal of a mount that has failed, if that was asked for. */
-void keeper_keep_journal(const struct keeper *keeper);
-
 /* ---- keeper_poison.c ---------------------------------------------------------------------- */
 
 /* Call it when a worker has ended without having been told to. */

@@ -65,7 +65,7 @@ static void end_visit(struct keeper *keeper, int error, const char *text)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-/* Between two keepers both have the owner's rights, because root has become the owner (owner.h). */
+/* Between two keepers both have the owner's rights, because root has become the owner (mount.c). */
 static int check_peer(int fd, bool only_owner)
 {
     struct ucred peer;
