@@ -372,8 +372,6 @@ void fs_op_readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
                    struct fuse_file_info *info);
 void fs_op_releasedir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
 void fs_op_fsyncdir(fuse_req_t req, fuse_ino_t node, int datasync, struct fuse_file_info *info);
-/* attr_text.c: answers a GETATTR of a text, now or once the device was measured */
-void fs_reply_attr_of_text(fuse_req_t req, const struct node *node);
 /* attr.c */
 void fs_op_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
 void fs_op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int which,
@@ -462,7 +460,7 @@ void fs_events_restore(struct fs *fs, struct fs_handle *handle,
                        const struct fs_kept_position *from);
 bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);
 
-/* text_json.c, text_sessions.c, text_region.c, metrics.c: a text, malloc'ed. 0; -ENOMEM; -EDQUOT of
+/* text_json.c, text.c, metrics.c: a text, malloc'ed. 0; -ENOMEM; -EDQUOT of
  * one that may be long (text_stream.c) */
 struct fs_text {
     char *data;
@@ -481,7 +479,6 @@ bool fs_text_find_graph(const struct core *core, const struct core_store *store,
 /* reader: uid of the reader. */
 int fs_text_sessions(const struct fs *fs, const struct core_store *store, uint32_t reader,
                      struct fs_text *text);
-int fs_text_region(const struct fs *fs, const struct region *region, struct fs_text *text);
 int fs_text_metrics(const struct fs *fs, struct fs_text *text);
 int fs_text_pools(const struct fs *fs, struct fs_text *text);
 /* text_stream.c: begins a text of any length, written to a stream, which takes bytes of
