@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/copier_client_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "vmm/memfd.h"
@@ -12,6 +13,59 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* ---- quarantine: pieces with recently failed requests --------------------------------------- */
+
+/*
+ * A request that fails costs all others the copier. So a piece with a failed request has the copier
+ * alone from then on: repeated reads of it harm no other piece.
+ */
+#define QUARANTINE_MS 60000u
+#define LOOK_AGAIN_MS 10u /* for requests without a waiting thread */
+
+static bool quarantine_has(const struct copier_client *client, uint64_t serial)
+{
+    for (unsigned i = 0; i < QUARANTINE_PIECES; i++)
+        if (client->quarantine[i].serial == serial &&
+            client->quarantine[i].until_ms > clock_now_ms())
+            return true;
+    return false;
+}
+
+static void quarantine_add(struct copier_client *client, uint64_t serial)
+{
+    unsigned at = 0;
+
+    for (unsigned i = 0; i < QUARANTINE_PIECES && client->quarantine[at].serial != serial; i++)
+        if (client->quarantine[i].serial == serial ||
+            client->quarantine[i].until_ms < client->quarantine[at].until_ms)
+            at = i;
+    client->quarantine[at].serial = serial;
+    client->quarantine[at].until_ms = clock_now_ms() + QUARANTINE_MS;
+}
+
+/* Begins a request: waits while another one has the copier alone; if `alone`, until there is no
+ * other one. */
+static void quarantine_enter(struct copier_client *client, bool alone)
+{
+    uint64_t until_ms = clock_now_ms() + copier_client_hang_ms();
+
+    while (client->alone)
+        pthread_cond_wait(&client->changed, &client->mutex);
+    client->alone = alone;
+    while (alone && (client->movers > 0 || ring_is_pending(client)) && clock_now_ms() < until_ms)
+        copier_client_wait_ms(client, LOOK_AGAIN_MS);
+    client->movers++;
+}
+
+static void quarantine_leave(struct copier_client *client, bool alone)
+{
+    client->movers--;
+    if (alone)
+        client->alone = false;
+    if (alone || client->movers == 0)
+        pthread_cond_broadcast(&client->changed);
+}
 
 #define TRIES  2u /* with a copier, and with the next one */
 #define SPARED 6u /* further tries, if a copier was replaced because of another piece */

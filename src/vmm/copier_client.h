@@ -13,7 +13,6 @@
  *   copier_ring.c        pending requests, and the blocks of the ring
  *   copier_windows.c     pieces that it has mapped
  *   copier_readahead.c   blocks fetched in advance
- *   copier_quarantine.c  pieces with failed requests, which have the copier alone
  *
  * Threads: all functions from any; they may be slow, except copier_client_lend_now and
  * copier_client_end_reader, which never wait, and copier_client_end_loan, which hardly does.

@@ -143,14 +143,6 @@ void ring_fail_all(struct copier_client *client);
 bool ring_is_pending(struct copier_client *client);
 bool ring_is_held(const struct copier_client *client);
 
-/* copier_quarantine.c */
-bool quarantine_has(const struct copier_client *client, uint64_t serial);
-void quarantine_add(struct copier_client *client, uint64_t serial);
-/* *Begins a request: waits while another one has the copier alone; if `alone`, until there is no
- * other one. */
-void quarantine_enter(struct copier_client *client, bool alone);
-void quarantine_leave(struct copier_client *client, bool alone);
-
 /* copier_windows.c */
 /* *Maps the piece; the window keeps it while the mutex is held. Errors of ring_wait. */
 int window_take(struct copier_client *client, const struct copier_piece *piece, unsigned *window,
