@@ -2,9 +2,8 @@
 /*
  * memory_cuda - shared by the parts of GPU memory through the CUDA driver; included by them alone
  *
- *   memory_cuda.c          addresses, mappings, rights, copies, waiting: the table of functions
+ *   memory_cuda.c          addresses, mappings, rights, copies, turns: the table of functions
  *   memory_cuda_context.c  the device, and the context in which a thread calls the driver
- *   memory_cuda_turn.c     one launch after the other: an event that the next one waits for
  *
  * A thread calls the driver in a scope, where a context of the device is current and the thread's
  * capture mode is relaxed: so no call invalidates a capture, of this or another thread.
@@ -47,12 +46,6 @@ int gfs_cuda_find(struct gfs_memory *memory, const uint8_t uuid[16], drv_device 
  * differs. */
 uint64_t gfs_cuda_identify(const struct gfs_cuda *cuda, drv_pointer address);
 int gfs_cuda_is_gone(const struct gfs_cuda *cuda, drv_pointer address, uint64_t id);
-
-int gfs_cuda_wait_turn(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream,
-                       int refuse);
-int gfs_cuda_end_turn(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream);
-void gfs_cuda_drop_turn(struct gfs_memory *memory, struct gfs_turn *turn);
-int gfs_cuda_ordinal(const struct gfs_memory *memory);
 
 /* Returns the anchor for the caller to free at once; the next scope makes another. 0: there is none
  * in the current context. */
