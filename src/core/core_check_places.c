@@ -3,8 +3,6 @@
  * move do. */
 #include "core/core_check.h"
 
-#include <errno.h>
-
 /* True if no allocation has memory and all have a size. */
 static bool is_bare(const struct layout *layout)
 {

@@ -2,7 +2,6 @@
 /* core_check_pools - budgets are valid and their accounts agree with the stores */
 #include "core/core_check.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "service/allocations.h"
 
 #include "service/discard.h"
-#include "service/ending.h"
 #include "service/transfers.h"
 
 #include <errno.h>

@@ -8,7 +8,6 @@
  * none to its children.
  */
 #include "service/rights.h"
-#include "service/sessions.h"
 
 #include "service/ending.h"
 #include "service/parked.h"

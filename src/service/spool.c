@@ -2,7 +2,6 @@
 /* spool - memory that grows as it is written */
 #include "base/log.h"
 #include "service/account.h"
-#include "service/allocations.h"
 #include "service/ending.h"
 #include "service/transfers.h"
 

@@ -6,7 +6,6 @@
 #include "vmm/vmm_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
