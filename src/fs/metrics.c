@@ -85,12 +85,6 @@ static void sample(FILE *out, const char *name, const struct core_store *store, 
     fwrite_unlocked(at, 1, (size_t)(digits + sizeof digits - at), out);
 }
 
-static void sample_ms(FILE *out, const char *name, const struct core_store *store, uint64_t ms)
-{
-    begin_sample(out, name, store, "");
-    seconds(out, ms * 1000);
-}
-
 enum store_metric {
     METRIC_STATE,
     METRIC_BYTES,
@@ -192,22 +186,56 @@ static uint64_t find_oldest_wait(const struct core *core, const struct lock *loc
 static void write_graph(FILE *out, const struct core *core, const struct core_store *store,
                         enum store_metric metric)
 {
-    const char *name = STORE_METRICS[metric].name;
     struct fs_graph graph;
     if (!fs_text_find_graph(core, store, &graph))
         return;
-    sample(out, name, store, "",
+    sample(out, STORE_METRICS[metric].name, store, "",
            metric == METRIC_GRAPH_SPACES          ? graph.spaces
            : metric == METRIC_GRAPH_ADDRESS_BYTES ? graph.address_bytes
                                                   : graph.high_bytes);
 }
 
-/* Only for stores that were used. */
-static void write_last_used(FILE *out, const char *name, const struct core_store *store)
+/* Returns the value of a metric that has one sample for each store. */
+static uint64_t get_number(const struct core *core, const struct core_store *store,
+                           enum store_metric metric)
 {
-    uint64_t last_used_ms = fs_get_last_used_ms(store);
-    if (last_used_ms > 0)
-        sample(out, name, store, "", last_used_ms / 1000);
+    switch (metric) {
+    case METRIC_BYTES:
+        return layout_total_bytes(core_get_layout(core, store));
+    case METRIC_ALLOCATIONS:
+        return layout_count_allocations(core_get_layout(core, store));
+    case METRIC_ENTRIES:
+        return layout_count_entries(core_get_layout(core, store));
+    case METRIC_GENERATION:
+        return store->generation;
+    case METRIC_SUSPECT:
+        return store->suspect > 0;
+    case METRIC_DRAINING:
+        return store->drain.is_on;
+    case METRIC_READERS:
+        return service_count_readers(store);
+    case METRIC_WAITERS:
+        return count_waiters(&store->lock);
+    case METRIC_COMMITS:
+        return store->commits;
+    case METRIC_ABORTS:
+        return store->aborts;
+    case METRIC_EXPORTS:
+        return store->exports;
+    case METRIC_HELD:
+        return store->use.holds;
+    case METRIC_STATE:
+    case METRIC_OLDEST_WAIT:
+    case METRIC_GRANTS:
+    case METRIC_COPY:
+    case METRIC_LAST_USED:
+    case METRIC_GRAPH_SPACES:
+    case METRIC_GRAPH_ADDRESS_BYTES:
+    case METRIC_GRAPH_HIGH_BYTES:
+    case METRIC_COUNT:
+        break; /* not a single number: write_store */
+    }
+    return 0;
 }
 
 static void write_store(FILE *out, const struct core *core, const struct core_store *store,
@@ -218,61 +246,28 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
     case METRIC_STATE:
         write_states(out, name, store);
         break;
-    case METRIC_BYTES:
-        sample(out, name, store, "", layout_total_bytes(core_get_layout(core, store)));
-        break;
-    case METRIC_ALLOCATIONS:
-        sample(out, name, store, "", layout_count_allocations(core_get_layout(core, store)));
-        break;
-    case METRIC_ENTRIES:
-        sample(out, name, store, "", layout_count_entries(core_get_layout(core, store)));
-        break;
-    case METRIC_GENERATION:
-        sample(out, name, store, "", store->generation);
-        break;
-    case METRIC_SUSPECT:
-        sample(out, name, store, "", store->suspect > 0);
-        break;
-    case METRIC_DRAINING:
-        sample(out, name, store, "", store->drain.is_on);
-        break;
-    case METRIC_READERS:
-        sample(out, name, store, "", service_count_readers(store));
-        break;
-    case METRIC_WAITERS:
-        sample(out, name, store, "", count_waiters(&store->lock));
-        break;
     case METRIC_OLDEST_WAIT:
-        sample_ms(out, name, store, find_oldest_wait(core, &store->lock));
+        begin_sample(out, name, store, "");
+        seconds(out, find_oldest_wait(core, &store->lock) * 1000);
         break;
     case METRIC_GRANTS:
         sample(out, name, store, ",mode=\"RW\"", store->grants_rw);
         sample(out, name, store, ",mode=\"RO\"", store->grants_ro);
         break;
-    case METRIC_COMMITS:
-        sample(out, name, store, "", store->commits);
-        break;
-    case METRIC_ABORTS:
-        sample(out, name, store, "", store->aborts);
-        break;
-    case METRIC_EXPORTS:
-        sample(out, name, store, "", store->exports);
-        break;
     case METRIC_COPY:
         write_copies(out, name, store);
         break;
-    case METRIC_HELD:
-        sample(out, name, store, "", store->use.holds);
-        break;
     case METRIC_LAST_USED:
-        write_last_used(out, name, store);
+        if (fs_get_last_used_ms(store) > 0)
+            sample(out, name, store, "", fs_get_last_used_ms(store) / 1000);
         break;
     case METRIC_GRAPH_SPACES:
     case METRIC_GRAPH_ADDRESS_BYTES:
     case METRIC_GRAPH_HIGH_BYTES:
         write_graph(out, core, store, metric);
         break;
-    case METRIC_COUNT:
+    default:
+        sample(out, name, store, "", get_number(core, store, metric));
         break;
     }
 }
@@ -306,39 +301,31 @@ static void write_regions(FILE *out, const struct core *core)
            references);
 }
 
-enum pool_metric {
-    POOL_MIN,
-    POOL_MAX,
-    POOL_USED,
-    POOL_EVICTIONS,
-    POOL_METRIC_COUNT,
-};
-
 static const struct {
-    const char *name, *help;
-} POOL_METRICS[POOL_METRIC_COUNT] = {
-    [POOL_MIN] = {"gmsfs_pool_min_bytes", "Memory of the device that is kept for the pool."},
-    [POOL_MAX] = {"gmsfs_pool_max_bytes",
-                  "Most memory that the pool may have; absent if it has no limit."},
-    [POOL_USED] = {"gmsfs_pool_used_bytes", "Memory that the stores of the pool have."},
-    [POOL_EVICTIONS] = {"gmsfs_evictions_total",
-                        "Stores of the pool that were evicted for others."},
+    const char *name, *type, *help;
+    size_t at; /* of a uint64_t in struct core_pool */
+} POOL_METRICS[] = {
+    {"gmsfs_pool_min_bytes", "gauge", "Memory of the device that is kept for the pool.",
+     offsetof(struct core_pool, min_bytes)},
+    {"gmsfs_pool_max_bytes", "gauge",
+     "Most memory that the pool may have; absent if it has no limit.",
+     offsetof(struct core_pool, max_bytes)},
+    {"gmsfs_pool_used_bytes", "gauge", "Memory that the stores of the pool have.",
+     offsetof(struct core_pool, used_bytes)},
+    {"gmsfs_evictions_total", "counter", "Stores of the pool that were evicted for others.",
+     offsetof(struct core_pool, evictions)},
 };
 
 static void write_pools(FILE *out, const struct core *core)
 {
-    for (unsigned metric = 0; metric < POOL_METRIC_COUNT; metric++) {
-        head(out, POOL_METRICS[metric].name, metric == POOL_EVICTIONS ? "counter" : "gauge",
-             POOL_METRICS[metric].help);
+    for (size_t metric = 0; metric < sizeof POOL_METRICS / sizeof POOL_METRICS[0]; metric++) {
+        const char *name = POOL_METRICS[metric].name;
+        head(out, name, POOL_METRICS[metric].type, POOL_METRICS[metric].help);
         for (size_t i = 0; i < core->pools.items.count; i++) {
             const struct core_pool *pool = core->pools.items.items[i];
-            uint64_t value = metric == POOL_MIN    ? pool->min_bytes
-                             : metric == POOL_MAX  ? pool->max_bytes
-                             : metric == POOL_USED ? pool->used_bytes
-                                                   : pool->evictions;
-            if (metric != POOL_MAX || value != CORE_NO_LIMIT)
-                fprintf(out, "%s{pool=\"%s\"} %llu\n", POOL_METRICS[metric].name, pool->name,
-                        (unsigned long long)value);
+            uint64_t value = *(const uint64_t *)((const char *)pool + POOL_METRICS[metric].at);
+            if (value != CORE_NO_LIMIT)
+                fprintf(out, "%s{pool=\"%s\"} %llu\n", name, pool->name, (unsigned long long)value);
         }
     }
 }
@@ -363,22 +350,31 @@ static void write_trace(FILE *out)
            "Spans that the trace had no room for, or could not be written.", numbers.dropped);
 }
 
-static void write_tier(FILE *out, const char *name, const struct vmm_info *info, bool total)
+static void write_tiers(FILE *out, const char *name, const char *help,
+                        const uint64_t bytes[CORE_TIER_COUNT])
 {
-    fprintf(out, "%s{tier=\"device\"} %llu\n", name,
-            (unsigned long long)(total ? info->total_bytes : info->used_bytes));
-    fprintf(out, "%s{tier=\"host\"} %llu\n", name,
-            (unsigned long long)(total ? info->host_total_bytes : info->host_used_bytes));
-    fprintf(out, "%s{tier=\"disk\"} %llu\n", name,
-            (unsigned long long)(total ? info->spill_total_bytes : info->spill_used_bytes));
+    head(out, name, "gauge", help);
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++)
+        fprintf(out, "%s{tier=\"%s\"} %llu\n", name, core_place_name((enum core_place)tier),
+                (unsigned long long)bytes[tier]);
+}
+
+static void single_seconds(FILE *out, const char *name, const char *type, const char *help,
+                           uint64_t us)
+{
+    head(out, name, type, help);
+    fprintf(out, "%s ", name);
+    seconds(out, us);
 }
 
 static void write_moves(FILE *out, const struct vmm_info *info, const struct service_counts *counts)
 {
-    head(out, "gmsfs_tier_total_bytes", "gauge", "Memory by tier.");
-    write_tier(out, "gmsfs_tier_total_bytes", info, true);
-    head(out, "gmsfs_tier_used_bytes", "gauge", "Memory in use by tier.");
-    write_tier(out, "gmsfs_tier_used_bytes", info, false);
+    write_tiers(
+        out, "gmsfs_tier_total_bytes", "Memory by tier.",
+        (const uint64_t[]){info->total_bytes, info->host_total_bytes, info->spill_total_bytes});
+    write_tiers(
+        out, "gmsfs_tier_used_bytes", "Memory in use by tier.",
+        (const uint64_t[]){info->used_bytes, info->host_used_bytes, info->spill_used_bytes});
     head(out, "gmsfs_moves_total", "counter", "Changes of stores' places, from tier to tier.");
     for (unsigned from = 0; from < CORE_PLACE_COUNT; from++) {
         for (unsigned to = 0; to < CORE_PLACE_COUNT; to++) {
@@ -391,13 +387,10 @@ static void write_moves(FILE *out, const struct vmm_info *info, const struct ser
     }
     single(out, "gmsfs_move_bytes_total", "counter", "Bytes copied between tiers.",
            counts->move_bytes);
-    head(out, "gmsfs_move_seconds_total", "counter", "Time that copies between tiers took.");
-    fputs("gmsfs_move_seconds_total ", out);
-    seconds(out, counts->move_ms * 1000);
-    head(out, "gmsfs_promote_wait_seconds_total", "counter",
-         "Duration of the waits that promotions ended.");
-    fputs("gmsfs_promote_wait_seconds_total ", out);
-    seconds(out, counts->promote_waits.ms * 1000);
+    single_seconds(out, "gmsfs_move_seconds_total", "counter",
+                   "Time that copies between tiers took.", counts->move_ms * 1000);
+    single_seconds(out, "gmsfs_promote_wait_seconds_total", "counter",
+                   "Duration of the waits that promotions ended.", counts->promote_waits.ms * 1000);
     single(out, "gmsfs_promote_waits_total", "counter", "Number of waits that promotions ended.",
            counts->promote_waits.count);
 }
@@ -486,10 +479,9 @@ static void write_device(FILE *out, const struct fs *fs)
     write_trace(out);
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.",
            fs->core->resumes);
-    head(out, "gmsfs_last_recovery_seconds", "gauge",
-         "Duration of the last recovery; 0 if there was none.");
-    fputs("gmsfs_last_recovery_seconds ", out);
-    seconds(out, fs->options.ledger->recovery.took_us);
+    single_seconds(out, "gmsfs_last_recovery_seconds", "gauge",
+                   "Duration of the last recovery; 0 if there was none.",
+                   fs->options.ledger->recovery.took_us);
 }
 
 int fs_text_metrics(const struct fs *fs, struct fs_text *text)
