@@ -139,7 +139,7 @@ void core_free(struct core *core)
         core_store_free(core->stores.items[i]);
     idvec_free(&core->stores);
     core_index_free(&core->index);
-    core_pools_free(core);
+    idvec_free_items(&core->pools.items);
     idvec_free_items(&core->sessions);
     for (size_t i = 0; i < core->waiters.count; i++)
         core_waiter_free(core->waiters.items[i]);

@@ -8,13 +8,13 @@
 #include "core/core_fields.h"
 #include "core/core_internal.h"
 
+#include "base/array.h"
+
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FIRST_ROOM 4096u
 
 struct output {
     uint8_t *bytes;
@@ -22,31 +22,14 @@ struct output {
     bool failed;
 };
 
-static bool make_room(struct output *output, size_t more)
-{
-    size_t room = output->room ? output->room : FIRST_ROOM;
-    uint8_t *bytes;
-
-    if (output->failed)
-        return false;
-    if (more <= output->room - output->used)
-        return true;
-    while (room - output->used < more)
-        room *= 2;
-    bytes = realloc(output->bytes, room);
-    if (!bytes) {
-        output->failed = true;
-        return false;
-    }
-    output->bytes = bytes;
-    output->room = room;
-    return true;
-}
-
 static void put_raw(struct output *output, const void *bytes, size_t size)
 {
-    if (size == 0 || !make_room(output, size))
+    if (size == 0 || output->failed)
         return;
+    if (ARRAY_RESERVE(output->bytes, output->room, output->used + size) < 0) {
+        output->failed = true;
+        return;
+    }
     memcpy(output->bytes + output->used, bytes, size);
     output->used += size;
 }

@@ -121,7 +121,6 @@ void core_note_writers(struct core *core, struct core_store *store);
 
 /* core_pools.c */
 int core_pools_init(struct core *core); /* makes the default pool. -ENOMEM */
-void core_pools_free(struct core *core);
 struct core_pool *core_pool(const struct core *core, uint64_t id);
 struct core_pool *core_make_pool(struct core *core, const char *name); /* NULL if out of memory */
 /* Adds the unused part of the pool's min to the sum (sign 1) or subtracts it (-1); call around a

@@ -79,11 +79,6 @@ int core_pools_init(struct core *core)
     return core_make_pool(core, CORE_DEFAULT_POOL_NAME) ? 0 : -ENOMEM;
 }
 
-void core_pools_free(struct core *core)
-{
-    idvec_free_items(&core->pools.items);
-}
-
 /* ---- use ------------------------------------------------------------------------------------ */
 
 /* Returns the part of `most` that is unused once coming_bytes have arrived. */

@@ -53,11 +53,6 @@ uint64_t core_count_texts(const struct core_field *fields, const void *object)
     return bytes;
 }
 
-static uint64_t count_object(const struct core_field *fields, const void *object)
-{
-    return count_fields(fields) + core_count_texts(fields, object);
-}
-
 static uint64_t count_layout(const struct layout *layout)
 {
     if (!layout)
@@ -105,16 +100,10 @@ static uint64_t count_many(const struct core_field *fields, size_t count)
     return COUNT_BYTES + (sizeof(uint64_t) + count_fields(fields)) * count;
 }
 
-static uint64_t count_events(const struct core *core)
-{
-    return core->event_text_bytes +
-           count_fields(core_event_fields) * (core->next_event - core_first_event(core));
-}
-
 uint64_t core_count_encoded(const struct core *core)
 {
     uint64_t bytes = CORE_STATE_MAGIC_BYTES + sizeof(uint32_t) + count_fields(core_options_fields) +
-                     count_object(core_head_fields, core);
+                     count_fields(core_head_fields) + core_count_texts(core_head_fields, core);
 
     bytes += count_many(core_pool_fields, core->pools.items.count);
     for (size_t i = 0; i < core->pools.items.count; i++)
@@ -129,6 +118,8 @@ uint64_t core_count_encoded(const struct core *core)
     bytes += count_many(core_waiter_fields, core->waiters.count) +
              count_fields(core_queued_fields) * core->waiters.count;
     bytes += count_many(core_ticket_fields, core->tickets.count);
-    bytes += sizeof(uint64_t) * (1 + core->stores.count);     /* numbers of contents */
-    return bytes + core->comm_bytes + count_events(core) + 1; /* end mark of the times */
+    bytes += sizeof(uint64_t) * (1 + core->stores.count); /* numbers of contents */
+    bytes += core->comm_bytes + core->event_text_bytes;
+    bytes += count_fields(core_event_fields) * (core->next_event - core_first_event(core));
+    return bytes + 1; /* end mark of the times */
 }
