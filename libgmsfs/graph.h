@@ -127,7 +127,6 @@ void gfs_graph_registry_unlock(void);
 struct gmsfs_graph_pool *gfs_graph_registry_first(void);
 /* Returns the selection of the stream; else this thread's last selection. */
 struct gmsfs_graph_space *gfs_graph_registry_find(int device, void *stream);
-void gfs_graph_registry_use(struct gmsfs_graph_pool *pool);
 void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool);
 
 /* Around fork(), inside the gate. */
@@ -185,10 +184,8 @@ void gfs_graph_guard_init(struct gfs_graph_guard *guard);
 void gfs_graph_guard_destroy(struct gfs_graph_guard *guard);
 /* Refuses all later and waiting threads: -EBADF. */
 void gfs_graph_guard_close(struct gfs_graph_guard *guard);
-/* Waits until no other thread is inside; -EDEADLK: this one is. */
-int gfs_graph_guard_take(struct gfs_graph_guard *guard);
-/* As gfs_graph_guard_take, or (refuse) -EBUSY in place of waiting. */
-int gfs_graph_guard_try(struct gfs_graph_guard *guard, int refuse);
+/* Waits until no other thread is inside, or (refuse) returns -EBUSY; -EDEADLK: this one is. */
+int gfs_graph_guard_take(struct gfs_graph_guard *guard, int refuse);
 int gfs_graph_guard_is_mine(struct gfs_graph_guard *guard);
 void gfs_graph_guard_give_back(struct gfs_graph_guard *guard);
 /* Leaves the guard for a thread that ends. */

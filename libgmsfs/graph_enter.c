@@ -59,7 +59,7 @@ int gfs_graph_begin_unmap(struct gmsfs_graph_pool *pool)
     if (error)
         return error;
     gfs_hold_thread();
-    error = gfs_graph_guard_take(&pool->guard);
+    error = gfs_graph_guard_take(&pool->guard, 0);
     if (!error) {
         error = enter_op(pool);
         if (error)

@@ -18,7 +18,7 @@ void gfs_graph_guard_destroy(struct gfs_graph_guard *guard)
     pthread_mutex_destroy(&guard->mutex);
 }
 
-int gfs_graph_guard_try(struct gfs_graph_guard *guard, int refuse)
+int gfs_graph_guard_take(struct gfs_graph_guard *guard, int refuse)
 {
     int error = 0;
 
@@ -39,11 +39,6 @@ int gfs_graph_guard_try(struct gfs_graph_guard *guard, int refuse)
     pthread_mutex_unlock(&guard->mutex);
     gfs_let_thread();
     return error;
-}
-
-int gfs_graph_guard_take(struct gfs_graph_guard *guard)
-{
-    return gfs_graph_guard_try(guard, 0);
 }
 
 void gfs_graph_guard_give_back(struct gfs_graph_guard *guard)

@@ -54,7 +54,7 @@ static int launch_enter(struct gmsfs_graph_pool *pool, void *stream, int refuse)
     if (!error)
         thread_watch();
     if (!error)
-        error = gfs_graph_guard_try(&pool->guard, refuse);
+        error = gfs_graph_guard_take(&pool->guard, refuse);
     if (error)
         return error;
     error = launch_check_awake(pool);

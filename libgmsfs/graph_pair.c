@@ -16,7 +16,7 @@ void *gmsfs_graph_alloc(intptr_t size_bytes, int device, void *stream)
     space = gfs_graph_registry_find(device, stream);
     pool = space ? space->pool : NULL;
     if (space)
-        gfs_graph_registry_use(pool);
+        pool->users++;
     gfs_graph_registry_unlock();
     pair_error = -ENOENT;
     if (!space)

@@ -41,11 +41,6 @@ struct gmsfs_graph_pool *gfs_graph_registry_first(void)
     return registry_first;
 }
 
-void gfs_graph_registry_use(struct gmsfs_graph_pool *pool)
-{
-    pool->users++;
-}
-
 void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool)
 {
     gfs_graph_registry_lock();

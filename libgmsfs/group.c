@@ -36,23 +36,13 @@ static int group_take_from(struct group *group, size_t first, enum gmsfs_mode mo
     return gfs_group_look(group);
 }
 
-static int group_take_writers(struct group *group)
-{
-    return group_take_from(group, 0, GMSFS_MODE_RW);
-}
-
-/* Takes the lock of the first store, in order to load a broken group again. Every loader needs it,
- * and may stay on as a reader after its commit: waiting for that reader to leave would be useless,
- * so the wait also ends when the group is whole. While this process has it, no other can load. */
-static int group_wait_to_heal(struct group *group)
-{
-    return gfs_member_take_or_see(group, group->members, 0);
-}
-
-/* RW on all of them, unless there turns out to be nothing to heal. */
+/* RW on all of them, to load a broken group again, unless there turns out to be nothing to heal.
+ * Every loader needs the lock of the first store, and may stay on as a reader after its commit:
+ * waiting for that reader to leave would be useless, so the wait also ends when the group is whole.
+ * While this process has that lock, no other can load. */
 static int group_take_to_heal(struct group *group)
 {
-    int error = group_wait_to_heal(group);
+    int error = gfs_member_take_or_see(group, group->members, 0);
 
     if (!error)
         error = group_take_from(group, 1, GMSFS_MODE_RW);
@@ -164,7 +154,8 @@ static int group_take_locks(struct group *group, enum gmsfs_mode mode)
 {
     if (mode == GMSFS_MODE_RO)
         return group_take_readers(group);
-    return mode == GMSFS_MODE_RW ? group_take_writers(group) : group_take_either(group);
+    return mode == GMSFS_MODE_RW ? group_take_from(group, 0, GMSFS_MODE_RW)
+                                 : group_take_either(group);
 }
 
 /* Promotes the stores, by taking and releasing the reader's lock of each: a promoted store stays on

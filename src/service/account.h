@@ -57,9 +57,6 @@ void service_end_making(struct service *s, uint64_t session, uint64_t made, uint
 /* Discharges memory of a former allocation of this store. */
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 
-/* For service_free: answers -ENOTCONN. */
-void service_drop_allocs(struct service *s);
-
 /* brief_wait.c */
 /* Answers the requests that wait until no memory is being freed, once that is so. */
 void service_answer_freed(struct service *s);

@@ -487,12 +487,6 @@ void service_cancel_session_allocs(struct service *s, uint64_t session)
     }
 }
 
-void service_drop_allocs(struct service *s)
-{
-    while (s->alloc_queue)
-        service_cancel_alloc(s, s->alloc_queue, -ENOTCONN);
-}
-
 /* Tries every waiter, in order: the large wish of one store does not hold the others up. */
 void service_retry_allocs(struct service *s)
 {

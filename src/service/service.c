@@ -91,7 +91,8 @@ void service_free(struct service *s)
     service_stop(s);
     piece_drop_mapped(s);
     service_drop_parked(s);
-    service_drop_allocs(s);
+    while (s->alloc_queue)
+        service_cancel_alloc(s, s->alloc_queue, -ENOTCONN);
     service_drop_spools(s);
     service_drop_bulks(s);
     service_drop_brief_waits(s);
