@@ -21,14 +21,14 @@ _Static_assert((int)VMM_MEMORY_HOST == (int)GMSFS_MEMORY_HOST &&
 
 _Static_assert(GMSFS_ENTRIES_MAX == LAYOUT_MAX_ENTRIES, "clients know the bound");
 
-/* For commands that are done when they return. */
-static void finish_now(struct fs_request *request, int error, size_t size)
+/* Answers a command that is done. done: the bytes of the answer, or a negative errno. */
+static void finish_now(struct fs_request *request, int done)
 {
-    if (!error) {
-        ioctl_answer(request, size);
+    if (done >= 0) {
+        ioctl_answer(request, (size_t)done);
         request->req = NULL; /* answered */
     }
-    fs_request_finish(request, error, NULL);
+    fs_request_finish(request, done < 0 ? done : 0, NULL);
 }
 
 static void fill_layout(struct gmsfs_ioc_info *info, const struct service_info *view)
@@ -57,17 +57,15 @@ static uint32_t get_residency(const struct core_store *store)
     return tiers;
 }
 
-static void do_info(struct fs_request *request, const struct core_file *file)
+static int do_info(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     struct gmsfs_ioc_info *info = (struct gmsfs_ioc_info *)request->payload;
     struct service_info view;
     struct vmm_info device;
     int error = service_view_info(fs->service, file->id, &view);
-    if (error) {
-        finish_now(request, error, 0);
-        return;
-    }
+    if (error)
+        return error;
     service_get_device(fs->service, &device);
     *info = (struct gmsfs_ioc_info){
         .generation = view.store->generation,
@@ -91,10 +89,10 @@ static void do_info(struct fs_request *request, const struct core_file *file)
     memcpy(info->group, view.store->group, sizeof info->group);
     if (view.session)
         memcpy(info->token, view.session->token, sizeof info->token);
-    finish_now(request, 0, sizeof *info);
+    return sizeof *info;
 }
 
-static int pack_list(struct fs_request *request, const struct core_file *file, size_t *size)
+static int do_list(struct fs_request *request, const struct core_file *file)
 {
     struct gmsfs_ioc_list *list = (struct gmsfs_ioc_list *)request->payload;
     static const uint8_t any[sizeof list->layout];
@@ -109,56 +107,46 @@ static int pack_list(struct fs_request *request, const struct core_file *file, s
         return -EAGAIN;
     memcpy(list->layout, name, sizeof name);
     error = list_pack(seen, list, request->bytes);
-    *size = offsetof(struct gmsfs_ioc_list, data) + list->bytes;
-    return error;
+    return error ? error : (int)(offsetof(struct gmsfs_ioc_list, data) + list->bytes);
 }
 
-static void do_list(struct fs_request *request, const struct core_file *file)
-{
-    size_t size = 0;
-    int error = pack_list(request, file, &size);
-    finish_now(request, error, size);
-}
-
-static void do_join(struct fs_request *request, const struct core_file *file)
+static int do_join(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     struct gmsfs_ioc_join *join = (struct gmsfs_ioc_join *)request->payload;
     uint64_t id = 0;
     int error = service_join(fs->service, file->id, join->token, &id);
     const struct core_session *session = error ? NULL : core_find_session(fs->core, id);
-    if (!error && !session)
-        error = -ESTALE;
-    if (!error) {
-        join->session = id;
-        join->mode = ioctl_get_mode(session->mode);
-        join->pad = 0;
-    }
-    finish_now(request, error, sizeof *join);
+    if (!session)
+        return error ? error : -ESTALE;
+    join->session = id;
+    join->mode = ioctl_get_mode(session->mode);
+    join->pad = 0;
+    return sizeof *join;
 }
 
-static void do_free(struct fs_request *request, const struct core_file *file)
+static int do_free(struct fs_request *request, const struct core_file *file)
 {
     const struct gmsfs_ioc_free *argument = (struct gmsfs_ioc_free *)request->payload;
     struct service_actor by = {.file = file->id};
-    finish_now(request, service_remove_slot(request->fs->service, &by, argument->slot),
-               sizeof *argument);
+    int error = service_remove_slot(request->fs->service, &by, argument->slot);
+    return error ? error : (int)sizeof *argument;
 }
 
-static void do_clear(struct fs_request *request, const struct core_file *file)
+static int do_clear(struct fs_request *request, const struct core_file *file)
 {
     struct service_actor by = {.file = file->id};
-    finish_now(request, service_clear(request->fs->service, &by), 0);
+    return service_clear(request->fs->service, &by);
 }
 
-static void do_remove_unused(struct fs_request *request, const struct core_file *file)
+static int do_remove_unused(struct fs_request *request, const struct core_file *file)
 {
-    finish_now(request, service_store_remove_unused(request->fs->service, file->id), 0);
+    return service_store_remove_unused(request->fs->service, file->id);
 }
 
 /* ---- regions ------------------------------------------------------------------------------ */
 
-static int fill_region(struct fs_request *request, const struct core_file *file)
+static int do_region(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     struct gmsfs_ioc_region *argument = (struct gmsfs_ioc_region *)request->payload;
@@ -174,20 +162,14 @@ static int fill_region(struct fs_request *request, const struct core_file *file)
         error = -ESTALE;
     if (!error)
         fs_describe_region(fs, found, &argument->info);
-    return error;
-}
-
-static void do_region(struct fs_request *request, const struct core_file *file)
-{
-    int error = fill_region(request, file);
-    finish_now(request, error, sizeof(struct gmsfs_ioc_region));
+    return error ? error : (int)sizeof *argument;
 }
 
 /* Releases the lock of a `ctl`, or the reference of a region. */
 static void do_release(struct fs_request *request, const struct core_file *file)
 {
     if (file->kind == CORE_KIND_REGION)
-        finish_now(request, service_region_release(request->fs->service, file->id), 0);
+        finish_now(request, service_region_release(request->fs->service, file->id));
     else
         ioctl_release(request, file);
 }
@@ -204,59 +186,53 @@ static int cancel_alloc(struct fs *fs, uint64_t file)
     return -ENOENT;
 }
 
-static void do_cancel(struct fs_request *request, const struct core_file *file)
+static int do_cancel(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     uint64_t id = file->id; /* canceling may free `file` */
     int error = service_cancel_wait(fs->service, id);
-    if (error == -ENOENT)
-        error = cancel_alloc(fs, id);
-    finish_now(request, error, 0);
+    return error == -ENOENT ? cancel_alloc(fs, id) : error;
 }
 
 /* ---- metadata ---------------------------------------------------------------------------- */
 
-static void do_put(struct fs_request *request, const struct core_file *file)
+static int do_put(struct fs_request *request, const struct core_file *file)
 {
     const struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
     struct service_actor by = {.file = file->id};
+    struct service_entry entry = {.key = data->data,
+                                  .key_bytes = data->key_bytes,
+                                  .slot = data->slot,
+                                  .offset = data->offset,
+                                  .value = data->data + data->key_bytes,
+                                  .value_bytes = data->value_bytes};
     int error = payload_check_metadata(data, true);
-    if (!error) {
-        struct service_entry entry = {.key = data->data,
-                                      .key_bytes = data->key_bytes,
-                                      .slot = data->slot,
-                                      .offset = data->offset,
-                                      .value = data->data + data->key_bytes,
-                                      .value_bytes = data->value_bytes};
-        error = service_entry_put(request->fs->service, &by, &entry);
-    }
-    finish_now(request, error, 0);
+    return error ? error : service_entry_put(request->fs->service, &by, &entry);
 }
 
-static void do_delete(struct fs_request *request, const struct core_file *file)
+static int do_delete(struct fs_request *request, const struct core_file *file)
 {
     const struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
     struct service_actor by = {.file = file->id};
     int error = payload_check_metadata(data, false);
-    if (!error)
-        error = service_entry_delete(request->fs->service, &by, data->data, data->key_bytes);
-    finish_now(request, error, 0);
+    return error ? error
+                 : service_entry_delete(request->fs->service, &by, data->data, data->key_bytes);
 }
 
-static int get_entry(struct fs_request *request, const struct core_file *file, size_t *size)
+static int do_get(struct fs_request *request, const struct core_file *file)
 {
     struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
     const struct layout_entry *entry;
     const struct layout *seen;
-    size_t head = offsetof(struct gmsfs_ioc_metadata, data), rank = 0;
+    size_t size = offsetof(struct gmsfs_ioc_metadata, data), rank = 0;
     int error = payload_check_metadata(data, false);
     if (!error)
         error = service_view_entry(request->fs->service, file->id, data->data, data->key_bytes,
                                    &seen, &entry);
     if (error)
         return error;
-    *size = head + data->key_bytes + entry->value_bytes;
-    if (*size > sizeof *data || *size > request->bytes)
+    size += data->key_bytes + entry->value_bytes;
+    if (size > sizeof *data || size > request->bytes)
         return -EFBIG;
     data->slot = entry->slot;
     data->rank = GMSFS_SLOT_NONE;
@@ -266,14 +242,7 @@ static int get_entry(struct fs_request *request, const struct core_file *file, s
     data->value_bytes = entry->value_bytes;
     if (entry->value_bytes)
         memcpy(data->data + data->key_bytes, entry->value, entry->value_bytes);
-    return 0;
-}
-
-static void do_get(struct fs_request *request, const struct core_file *file)
-{
-    size_t size = 0;
-    int error = get_entry(request, file, &size);
-    finish_now(request, error, size);
+    return (int)size;
 }
 
 /* ---- dispatch ---------------------------------------------------------------------------- */
@@ -285,41 +254,60 @@ static void do_get(struct fs_request *request, const struct core_file *file)
     (ON_CTL | ON(CORE_KIND_LOCK) | ON(CORE_KIND_AUTO) | ON(CORE_KIND_DATA) | \
      ON(CORE_KIND_ALLOCATION))
 #define ON_REGION ON(CORE_KIND_REGION)
-#define ON_ANY    (UINT32_MAX & ~ON_REGION) /* of a store */
+#define ON_ANY    ((ON(CORE_KIND_COUNT) - 1) & ~ON_REGION) /* of a store */
 
-static const struct {
+/* Beside the kinds: */
+#define WAITS (UINT32_C(1) << 30) /* an INTERRUPT ends it */
+/* Refused before its argument is looked at, unless the caller is the writer; the service checks the
+ * others itself. */
+#define TOUCHES (UINT32_C(1) << 31)
+_Static_assert(CORE_KIND_COUNT <= 30, "a kind has a bit");
+
+#define ROW(command, ...) [_IOC_NR(command)] = {_IOC_SIZE(command), __VA_ARGS__}
+
+static const struct command {
     size_t size;
-    uint32_t kinds;
-    bool waits; /* an INTERRUPT ends it */
-    void (*run)(struct fs_request *request, const struct core_file *file);
+    uint32_t flags;
+    /* Does it, and returns the bytes of the answer or a negative errno. */
+    int (*now)(struct fs_request *request, const struct core_file *file);
+    /* Takes over the request, to answer it later. */
+    void (*later)(struct fs_request *request, const struct core_file *file);
 } COMMANDS[] = {
-    [_IOC_NR(GMSFS_IOC_INFO)] = {sizeof(struct gmsfs_ioc_info), ON_ANY, false, do_info},
-    [_IOC_NR(GMSFS_IOC_ACQUIRE)] = {sizeof(struct gmsfs_ioc_acquire), ON_CTL, true, ioctl_acquire},
-    [_IOC_NR(GMSFS_IOC_JOIN)] = {sizeof(struct gmsfs_ioc_join), ON_CTL, false, do_join},
-    [_IOC_NR(GMSFS_IOC_RELEASE)] = {0, ON_CTL | ON_REGION, false, do_release},
-    [_IOC_NR(GMSFS_IOC_ALLOC)] = {sizeof(struct gmsfs_ioc_alloc), ON_SESSION, true, ioctl_alloc},
-    [_IOC_NR(GMSFS_IOC_FREE)] = {sizeof(struct gmsfs_ioc_free), ON_SESSION, false, do_free},
-    [_IOC_NR(GMSFS_IOC_CLEAR)] = {0, ON_SESSION, false, do_clear},
-    [_IOC_NR(GMSFS_IOC_EXPORT)] = {sizeof(struct gmsfs_ioc_export), ON_SESSION, false,
-                                   ioctl_export},
-    [_IOC_NR(GMSFS_IOC_METADATA_PUT)] = {sizeof(struct gmsfs_ioc_metadata), ON_SESSION, false,
-                                         do_put},
-    [_IOC_NR(GMSFS_IOC_METADATA_GET)] = {sizeof(struct gmsfs_ioc_metadata), ON_ANY, false, do_get},
-    [_IOC_NR(GMSFS_IOC_METADATA_DELETE)] = {sizeof(struct gmsfs_ioc_metadata), ON_SESSION, false,
-                                            do_delete},
-    [_IOC_NR(GMSFS_IOC_COMMIT)] = {sizeof(struct gmsfs_ioc_commit), ON_SESSION, false,
-                                   ioctl_commit},
-    [_IOC_NR(GMSFS_IOC_ABORT)] = {sizeof(struct gmsfs_ioc_abort), ON_SESSION, false, ioctl_abort},
-    [_IOC_NR(GMSFS_IOC_APPLY)] = {sizeof(struct gmsfs_ioc_apply), ON_CTL, false, ioctl_apply},
-    [_IOC_NR(GMSFS_IOC_RESERVE)] = {sizeof(struct gmsfs_ioc_reserve), ON_SESSION, true,
-                                    ioctl_reserve},
-    [_IOC_NR(GMSFS_IOC_LIST)] = {sizeof(struct gmsfs_ioc_list), ON_ANY, false, do_list},
-    [_IOC_NR(GMSFS_IOC_ALLOC_EACH)] = {sizeof(struct gmsfs_ioc_alloc_each), ON_SESSION, true,
-                                       ioctl_alloc_each},
-    [_IOC_NR(GMSFS_IOC_CANCEL)] = {0, ON_CTL, false, do_cancel},
-    [_IOC_NR(GMSFS_IOC_REMOVE_UNUSED)] = {0, ON_CTL, false, do_remove_unused},
-    [_IOC_NR(GMSFS_IOC_REGION)] = {sizeof(struct gmsfs_ioc_region), ON_REGION, false, do_region},
+    ROW(GMSFS_IOC_INFO, ON_ANY, do_info, NULL),
+    ROW(GMSFS_IOC_ACQUIRE, ON_CTL | WAITS, NULL, ioctl_acquire),
+    ROW(GMSFS_IOC_JOIN, ON_CTL, do_join, NULL),
+    ROW(GMSFS_IOC_RELEASE, ON_CTL | ON_REGION, NULL, do_release),
+    ROW(GMSFS_IOC_ALLOC, ON_SESSION | WAITS | TOUCHES, NULL, ioctl_alloc),
+    ROW(GMSFS_IOC_FREE, ON_SESSION, do_free, NULL),
+    ROW(GMSFS_IOC_CLEAR, ON_SESSION, do_clear, NULL),
+    ROW(GMSFS_IOC_EXPORT, ON_SESSION, NULL, ioctl_export),
+    ROW(GMSFS_IOC_METADATA_PUT, ON_SESSION, do_put, NULL),
+    ROW(GMSFS_IOC_METADATA_GET, ON_ANY, do_get, NULL),
+    ROW(GMSFS_IOC_METADATA_DELETE, ON_SESSION, do_delete, NULL),
+    ROW(GMSFS_IOC_COMMIT, ON_SESSION | TOUCHES, NULL, ioctl_commit),
+    ROW(GMSFS_IOC_ABORT, ON_SESSION, NULL, ioctl_abort),
+    ROW(GMSFS_IOC_APPLY, ON_CTL | TOUCHES, NULL, ioctl_apply),
+    ROW(GMSFS_IOC_RESERVE, ON_SESSION | WAITS | TOUCHES, NULL, ioctl_reserve),
+    ROW(GMSFS_IOC_LIST, ON_ANY, do_list, NULL),
+    ROW(GMSFS_IOC_ALLOC_EACH, ON_SESSION | WAITS | TOUCHES, NULL, ioctl_alloc_each),
+    ROW(GMSFS_IOC_CANCEL, ON_CTL, do_cancel, NULL),
+    ROW(GMSFS_IOC_REMOVE_UNUSED, ON_CTL, do_remove_unused, NULL),
+    ROW(GMSFS_IOC_REGION, ON_REGION, do_region, NULL),
 };
+
+/* Runs a command with a decoded payload. */
+static void run(const struct command *command, struct fs_request *request,
+                const struct core_file *file)
+{
+    const struct service_actor by = {.file = file->id};
+    int error = command->flags & TOUCHES ? service_touch(request->fs->service, &by) : 0;
+    if (error)
+        fs_request_finish(request, error, NULL);
+    else if (command->later)
+        command->later(request, file);
+    else
+        finish_now(request, command->now(request, file));
+}
 
 void fs_op_ioctl(fuse_req_t req, fuse_ino_t id, unsigned command, void *argument,
                  struct fuse_file_info *info, unsigned flags, const void *in, size_t in_bytes,
@@ -327,18 +315,19 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t id, unsigned command, void *argument
 {
     struct fs *fs = fs_of(req);
     unsigned number = payload_get_number(command);
+    const struct command *known =
+        number < sizeof COMMANDS / sizeof COMMANDS[0] ? &COMMANDS[number] : &COMMANDS[0];
     const struct core_file *file =
         flags & FUSE_IOCTL_DIR ? NULL : core_find_file(fs->core, info->fh);
     (void)argument;
     /* stdio asks of every file whether it is a terminal: unknown commands are ENOTTY. */
     if (!file || (file->store == 0 && file->kind != CORE_KIND_REGION) ||
-        number >= sizeof COMMANDS / sizeof COMMANDS[0] || !COMMANDS[number].run ||
-        !(COMMANDS[number].kinds & ON(file->kind))) {
+        !(known->flags & ON(file->kind))) {
         fs_reply_error(req, -ENOTTY);
         return;
     }
-    size_t known = COMMANDS[number].size;
-    struct fs_request *request = fs_request_new(req, NULL, known); /* each command sets its reply */
+    /* Each command sets its reply. */
+    struct fs_request *request = fs_request_new(req, NULL, known->size);
     if (!request) {
         if (number == _IOC_NR(GMSFS_IOC_APPLY))
             ioctl_drop_gathered(fs, info->fh, NULL);
@@ -348,9 +337,9 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t id, unsigned command, void *argument
     request->file = file->id;
     request->store = file->store;
     request->bytes = out_bytes;
-    int error = payload_decode(in, in_bytes, request->payload, known);
+    int error = payload_decode(in, in_bytes, request->payload, known->size);
     if (error)
         fs_request_finish(request, error, NULL);
-    else if (!COMMANDS[number].waits || fs_request_may_wait(request))
-        COMMANDS[number].run(request, file);
+    else if (!(known->flags & WAITS) || fs_request_may_wait(request))
+        run(known, request, file);
 }

@@ -167,12 +167,9 @@ static void on_allocated(struct fs_request *request, const struct service_answer
 
 void ioctl_alloc(struct fs_request *request, const struct core_file *file)
 {
-    struct fs *fs = request->fs;
     const struct gmsfs_ioc_alloc *argument = (struct gmsfs_ioc_alloc *)request->payload;
     struct service_actor by = {.file = file->id};
-    int error = service_touch(fs->service, &by);
-    if (!error)
-        error = payload_check_alloc(argument);
+    int error = payload_check_alloc(argument);
     struct service_alloc alloc = {
         .size_bytes = argument->size_bytes,
         .count = argument->count,
@@ -184,7 +181,7 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
     };
     request->reply = on_allocated;
     if (!error)
-        error = service_alloc(fs->service, &by, &alloc, &request->service);
+        error = service_alloc(request->fs->service, &by, &alloc, &request->service);
     fs_request_submitted(request, error);
 }
 
@@ -202,9 +199,7 @@ void ioctl_alloc_each(struct fs_request *request, const struct core_file *file)
     const struct gmsfs_ioc_alloc_each *argument = (struct gmsfs_ioc_alloc_each *)request->payload;
     struct service_alloc_item items[SERVICE_MAX_ALLOC_ITEMS];
     struct service_actor by = {.file = file->id};
-    int error = service_touch(fs->service, &by);
-    if (!error)
-        error = payload_check_alloc_each(argument);
+    int error = payload_check_alloc_each(argument);
     if (error) {
         fs_request_finish(request, error, NULL);
         return;
@@ -244,12 +239,9 @@ static bool reserve_flags_are_known(uint32_t flags)
 
 void ioctl_reserve(struct fs_request *request, const struct core_file *file)
 {
-    struct fs *fs = request->fs;
     const struct gmsfs_ioc_reserve *argument = (struct gmsfs_ioc_reserve *)request->payload;
     struct service_actor by = {.file = file->id};
-    int error = service_touch(fs->service, &by);
-    if (!error && !reserve_flags_are_known(argument->flags))
-        error = -EINVAL;
+    int error = reserve_flags_are_known(argument->flags) ? 0 : -EINVAL;
     struct service_set_aside wanted = {
         .bytes = argument->bytes,
         .at_least = (argument->flags & GMSFS_RESERVE_AT_LEAST) != 0,
@@ -260,7 +252,7 @@ void ioctl_reserve(struct fs_request *request, const struct core_file *file)
     };
     request->reply = on_reserved;
     if (!error)
-        error = service_set_aside(fs->service, &by, &wanted, &request->service);
+        error = service_set_aside(request->fs->service, &by, &wanted, &request->service);
     fs_request_submitted(request, error);
 }
 
@@ -316,15 +308,13 @@ static void on_committed(struct fs_request *request, const struct service_answer
 
 void ioctl_commit(struct fs_request *request, const struct core_file *file)
 {
-    struct fs *fs = request->fs;
     const struct gmsfs_ioc_commit *commit = (struct gmsfs_ioc_commit *)request->payload;
     struct service_actor by = {.file = file->id};
-    int error = service_touch(fs->service, &by);
-    if (!error)
-        error = payload_check_commit(commit);
+    int error = payload_check_commit(commit);
     request->reply = on_committed;
     if (!error)
-        error = service_commit(fs->service, &by, commit->flags, commit->group, &request->service);
+        error = service_commit(request->fs->service, &by, commit->flags, commit->group,
+                               &request->service);
     fs_request_submitted(request, error);
 }
 
@@ -369,9 +359,7 @@ void ioctl_apply(struct fs_request *request, const struct core_file *file)
     struct fs *fs = request->fs;
     struct fs_handle *handle = fs_handle_find(fs, file->id);
     struct service_actor by = {.file = file->id};
-    int error = service_touch(fs->service, &by);
-    if (!error)
-        error = fs_take_loss(fs, file->id);
+    int error = fs_take_loss(fs, file->id);
     if (error) {
         fs_request_finish(request, error, NULL);
         return;
