@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 
 /* First read of a file of unknown size; doubles each time. The kernel pins the whole buffer of a
  * read, so a large buffer for a few bytes takes longer than the bytes themselves. */
+#define FILES_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
 #define FILES_READ_BYTES ((size_t)32 << 10)
 
 /* ---- descriptors of a handle --------------------------------------------------------------- */
@@ -36,6 +39,20 @@ int gfs_fd_above(int fd)
 int gfs_file_error(int error)
 {
     return error == ECONNABORTED ? -ENOTCONN : -error;
+}
+
+int gfs_check_mount(int root)
+{
+    struct statfs fs;
+    struct stat socket;
+
+    if (fstatfs(root, &fs) < 0)
+        return gfs_file_error(errno);
+    if ((unsigned long)fs.f_type != FILES_FUSE_MAGIC)
+        return -ENOTTY;
+    if (fstatat(root, ".fds", &socket, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? -ENOTTY : gfs_file_error(errno);
+    return S_ISSOCK(socket.st_mode) ? 0 : -ENOTTY;
 }
 
 void gfs_fd_close(int *fd)

@@ -8,28 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#define GRAPH_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC */
 #define GRAPH_STORE_MODE 0700
 
 /* ---- opening ------------------------------------------------------------------------------ */
-
-/* Only below a mount: elsewhere a directory would stay behind. */
-static int graph_check_mount(int root)
-{
-    struct statfs fs;
-    struct stat socket;
-
-    if (fstatfs(root, &fs) < 0)
-        return gfs_file_error(errno);
-    if ((unsigned long)fs.f_type != GRAPH_FUSE_MAGIC)
-        return -ENOTTY;
-    if (fstatat(root, ".fds", &socket, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? -ENOTTY : gfs_file_error(errno);
-    return S_ISSOCK(socket.st_mode) ? 0 : -ENOTTY;
-}
 
 /* Inside the gate. `name`: the part of a path without trailing slashes that follows the last slash.
  */
@@ -39,7 +22,8 @@ static int graph_make_store_in(const char *directory, const char *name)
 
     if (root < 0)
         return gfs_file_error(errno);
-    error = graph_check_mount(root);
+    /* Only below a mount: elsewhere a directory would stay behind. */
+    error = gfs_check_mount(root);
     if (!error && mkdirat(root, name, GRAPH_STORE_MODE) < 0 && errno != EEXIST)
         error = gfs_file_error(errno);
     close(root);

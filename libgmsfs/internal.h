@@ -296,6 +296,8 @@ int gfs_fd_above(int fd);
  * gives calls that were waiting when the mount died, becomes ENOTCONN, which it gives other calls.
  */
 int gfs_file_error(int error);
+/* -ENOTTY unless this directory is the top of a mount. */
+int gfs_check_mount(int root);
 void gfs_fd_close(int *fd);
 /* Opens `ctl` for writing if permitted, else for reading. */
 int gfs_ctl_open_best(int dir_fd, int *writable);

@@ -15,12 +15,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "internal.h"
-
-#define REGIONS_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
 
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error)
 {
@@ -274,9 +271,8 @@ static int regions_find_object(const struct gmsfs_regions *regions,
 static int regions_open(const char *path, struct gmsfs_regions **out)
 {
     struct gmsfs_regions *regions = calloc(1, sizeof *regions);
-    struct statfs fs;
     struct stat stat;
-    int error = 0;
+    int error;
 
     if (!regions)
         return -ENOMEM;
@@ -285,13 +281,10 @@ static int regions_open(const char *path, struct gmsfs_regions **out)
     pthread_mutex_init(&regions->op, NULL);
     regions->path = strdup(path);
     regions->dir_fd = gfs_fd_above(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (regions->dir_fd < 0 || fstatfs(regions->dir_fd, &fs) < 0)
-        error = gfs_file_error(errno);
-    else if ((unsigned long)fs.f_type != REGIONS_FUSE_MAGIC ||
-             (fstatat(regions->dir_fd, "regions", &stat, 0) < 0 && errno == ENOENT) ||
-             (fstatat(regions->dir_fd, ".fds", &stat, 0) < 0 && errno == ENOENT))
+    error = regions->dir_fd < 0 ? gfs_file_error(errno) : gfs_check_mount(regions->dir_fd);
+    if (!error && fstatat(regions->dir_fd, "regions", &stat, 0) < 0 && errno == ENOENT)
         error = -ENOTTY;
-    else if (!regions->path)
+    if (!error && !regions->path)
         error = -ENOMEM;
     if (error) {
         gmsfs_regions_close(regions);
