@@ -7,6 +7,9 @@
  */
 #include "rpc/message_table.h"
 
+#include "pack/pack.h"
+
+#include <endian.h>
 #include <errno.h>
 #include <msgpack.h>
 #include <stdlib.h>
@@ -75,16 +78,6 @@ static int buffer_write(void *data, const char *bytes, size_t size)
         return -1;
     if (size > 0)
         memcpy(buffer->bytes + buffer->used_bytes, bytes, size);
-    buffer->used_bytes += size;
-    return 0;
-}
-
-/* The same into reserved room. */
-static int write_reserved(void *data, const char *bytes, size_t size)
-{
-    struct message_buffer *buffer = data;
-
-    memcpy(buffer->bytes + buffer->used_bytes, bytes, size);
     buffer->used_bytes += size;
     return 0;
 }
@@ -242,27 +235,6 @@ int message_begin(struct message_buffer *buffer, enum message_protocol protocol,
     return pack_row(buffer, row, message);
 }
 
-static uint8_t *put_big_endian(uint8_t *at, size_t value, unsigned bytes)
-{
-    while (bytes-- > 0)
-        *at++ = (uint8_t)(value >> 8 * bytes);
-    return at;
-}
-
-static uint8_t *put_text_head(uint8_t *at, size_t bytes)
-{
-    if (bytes < 32) {
-        *at++ = (uint8_t)(0xa0 | bytes);
-    } else if (bytes <= UINT8_MAX) {
-        *at++ = 0xd9;
-        *at++ = (uint8_t)bytes;
-    } else {
-        *at++ = bytes <= UINT16_MAX ? 0xda : 0xdb;
-        at = put_big_endian(at, bytes, bytes <= UINT16_MAX ? 2 : 4);
-    }
-    return at;
-}
-
 static int begin_items(struct message_buffer *buffer, bool is_bare, size_t count)
 {
     if (buffer->error == 0 && (!buffer->item || buffer->item->is_bare != is_bare ||
@@ -286,7 +258,7 @@ int message_add_texts(struct message_buffer *buffer, const struct message_text *
         return buffer->error;
     at = buffer->bytes + buffer->used_bytes;
     for (size_t i = 0; i < count; i++) {
-        at = put_text_head(at, texts[i].bytes);
+        at = pack_str_head(at, texts[i].bytes);
         memcpy(at, texts[i].at, texts[i].bytes);
         at += texts[i].bytes;
     }
@@ -312,11 +284,8 @@ int message_add_item(struct message_buffer *buffer, const struct message *item)
 static void write_count(struct message_buffer *buffer)
 {
     size_t bytes = count_bytes(buffer->item_count), unused = LONGEST_COUNT - bytes;
-    struct message_buffer count = {.bytes = buffer->bytes + buffer->list_bytes + unused};
-    msgpack_packer packer;
 
-    msgpack_packer_init(&packer, &count, write_reserved);
-    msgpack_pack_array(&packer, buffer->item_count);
+    pack_array(buffer->bytes + buffer->list_bytes + unused, buffer->item_count);
     if (unused > 0)
         memmove(buffer->bytes + buffer->begin_bytes + unused, buffer->bytes + buffer->begin_bytes,
                 buffer->list_bytes - buffer->begin_bytes);
@@ -326,14 +295,15 @@ static void write_count(struct message_buffer *buffer)
 
 int message_end(struct message_buffer *buffer)
 {
-    size_t payload_bytes;
+    uint32_t payload_bytes;
 
     if (buffer->error < 0)
         return buffer->error;
     if (buffer->item)
         write_count(buffer);
-    payload_bytes = buffer->used_bytes - buffer->size_bytes - MESSAGE_HEADER_BYTES;
-    put_big_endian(buffer->bytes + buffer->size_bytes, payload_bytes, MESSAGE_HEADER_BYTES);
+    payload_bytes =
+        htobe32((uint32_t)(buffer->used_bytes - buffer->size_bytes - MESSAGE_HEADER_BYTES));
+    memcpy(buffer->bytes + buffer->size_bytes, &payload_bytes, MESSAGE_HEADER_BYTES);
     buffer->size_bytes = buffer->used_bytes;
     buffer->item = NULL;
     return 0;
