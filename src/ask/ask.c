@@ -53,10 +53,9 @@ int ask_connect(int fd, int root, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const size_t room = sizeof address.sun_path;
-    int error;
 
     snprintf(address.sun_path, room, "/proc/self/fd/%d/.fds", root);
-    error = connect_at(fd, &address);
+    int error = connect_at(fd, &address);
     if (error != -ENOENT || access("/proc/self/fd", F_OK) == 0)
         return error;
     if ((size_t)snprintf(address.sun_path, room, "%s/.fds", path) >= room)

@@ -89,7 +89,6 @@ static int receive(struct copier_request *request, int *fd)
                          .msg_iovlen = 1,
                          .msg_control = control.bytes,
                          .msg_controllen = sizeof(control.bytes)};
-    const struct cmsghdr *header;
     ssize_t got;
 
     *fd = -1;
@@ -98,7 +97,7 @@ static int receive(struct copier_request *request, int *fd)
     while (got < 0 && errno == EINTR);
     if (got <= 0)
         return -ENOTCONN;
-    header = CMSG_FIRSTHDR(&msg);
+    const struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
     if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
         header->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(fd, CMSG_DATA(header), sizeof(*fd));
@@ -165,11 +164,11 @@ static void begin_process(void)
 static int open_shared(struct copier *copier)
 {
     struct stat st;
-    void *at;
 
     if (fstat(COPIER_RING_FD, &st) < 0 || st.st_size != (off_t)COPIER_SHARED_BYTES)
         return -EINVAL;
-    at = mmap(NULL, COPIER_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, COPIER_RING_FD, 0);
+    void *at =
+        mmap(NULL, COPIER_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, COPIER_RING_FD, 0);
     if (at == MAP_FAILED)
         return -errno;
     copier->shared = at;

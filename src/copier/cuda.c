@@ -52,13 +52,12 @@ static void find_near(struct cuda *cuda)
 static int cuda_open(const uint8_t uuid[16], void *ring, size_t ring_bytes, void **made, char *why)
 {
     struct cuda *cuda = calloc(1, sizeof(*cuda));
-    int error;
 
     if (!cuda) {
         snprintf(why, COPIER_WHY_BYTES, "out of memory");
         return -ENOMEM;
     }
-    error = drv_open(&cuda->driver, why, COPIER_WHY_BYTES);
+    int error = drv_open(&cuda->driver, why, COPIER_WHY_BYTES);
     if (error == 0)
         error = drv_find(cuda->driver, uuid, &cuda->device, why, COPIER_WHY_BYTES);
     if (error == 0)
@@ -130,14 +129,13 @@ static int cuda_map(void *gpu, unsigned window_index, int fd, uint64_t bytes, ch
 {
     struct cuda *cuda = gpu;
     struct window *window = &cuda->windows[window_index], made = {.bytes = bytes};
-    int error;
 
     if (window->address) {
         snprintf(why, COPIER_WHY_BYTES, "window %u is in use", window_index);
         return -EBUSY;
     }
-    error = CALL(cuda, why, cuMemImportFromShareableHandle,
-                 (&made.memory, (void *)(intptr_t)fd, DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
+    int error = CALL(cuda, why, cuMemImportFromShareableHandle,
+                     (&made.memory, (void *)(intptr_t)fd, DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
     if (error < 0)
         return error;
     error = map_memory(cuda, &made, why);
@@ -191,10 +189,9 @@ static int cuda_copy(void *gpu, void *stream, const struct copier_request *reque
     struct cuda *cuda = gpu;
     char later[COPIER_WHY_BYTES];
     int error = ask(cuda, stream, request, block, why);
-    int waited;
 
     /* also after a failure: the driver then no longer uses the block */
-    waited = CALL(cuda, error ? later : why, cuStreamSynchronize, (stream));
+    int waited = CALL(cuda, error ? later : why, cuStreamSynchronize, (stream));
     return error ? error : waited;
 }
 

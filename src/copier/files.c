@@ -101,7 +101,6 @@ static struct file *map(uint64_t id, int fd)
     struct file *file;
     struct stat st;
     size_t page, bytes;
-    void *at;
 
     if (fcntl(fd, F_GET_SEALS) < 0 || fstat(fd, &st) < 0 || st.st_size < (off_t)FILES_MIN_BYTES)
         return NULL;
@@ -110,7 +109,7 @@ static struct file *map(uint64_t id, int fd)
     file = calloc(1, sizeof(*file) + count_spans(bytes));
     if (!file)
         return NULL;
-    at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED) {
         free(file);
         return NULL;

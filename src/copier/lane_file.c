@@ -49,13 +49,11 @@ static int write_plain(int fd, const char *from, size_t bytes, uint64_t offset)
 
 int lane_file_write(const struct lane_file *file, const void *from, size_t bytes, uint64_t offset)
 {
-    int error;
-
     if (!file->at)
         return write_plain(file->fd, from, bytes, offset);
     if (!file->is_written || atomic_exchange(file->is_written, true))
         return write_mapped(file->at + (offset - file->at_begin), from, bytes);
-    error = write_plain(file->fd, from, bytes, offset);
+    int error = write_plain(file->fd, from, bytes, offset);
     atomic_store(file->is_written, false);
     return error;
 }

@@ -238,12 +238,11 @@ static void step(struct lane *lane, struct move *move)
     unsigned at = (lane->first + (move ? lane->count : 0)) % LANES_BUFFERS;
     struct buffer *buffer = &lane->buffers[at];
     char why[COPIER_WHY_BYTES] = "";
-    int error;
 
     if (move)
         take_part(lane->lanes, move, buffer);
     pthread_mutex_unlock(&lane->lanes->mutex);
-    error = move ? begin_part(lane, buffer, why) : complete_part(lane, buffer, why);
+    int error = move ? begin_part(lane, buffer, why) : complete_part(lane, buffer, why);
     pthread_mutex_lock(&lane->lanes->mutex);
     if (move && error == 0) {
         lane->count++;

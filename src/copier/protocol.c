@@ -60,12 +60,11 @@ int copier_check_request(const void *message, size_t bytes, bool has_descriptor,
 {
     unsigned first, end;
     uint64_t most_bytes;
-    bool moves;
 
     if (bytes != sizeof(*request))
         return -EINVAL;
     memcpy(request, message, sizeof(*request));
-    moves = request->act == COPIER_MOVE_OUT || request->act == COPIER_MOVE_IN;
+    bool moves = request->act == COPIER_MOVE_OUT || request->act == COPIER_MOVE_IN;
     if (find_bounds(request->act, &first, &end, &most_bytes) < 0 ||
         request->sequence < COPIER_FIRST_SEQUENCE || request->window >= COPIER_WINDOWS ||
         has_descriptor != (request->act == COPIER_MAP || moves))

@@ -135,12 +135,11 @@ int core_apply(struct core *core, const struct record *record, struct outcome *o
                           .record = record,
                           .out = outcome ? outcome : &unused,
                           .free_bytes = record->free_bytes};
-    int error;
 
     memset(apply.out, 0, sizeof *apply.out);
     if (record->type < RECORD_STORE_CREATE || record->type >= RECORD_TYPE_COUNT)
         return -EINVAL;
-    error = make_room(core, record);
+    int error = make_room(core, record);
     if (error < 0)
         return error;
     error = record_types[record->type].apply(&apply);

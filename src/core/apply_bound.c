@@ -81,8 +81,6 @@ int apply_gather(struct apply *apply)
 
 int apply_check_idle_ctl(struct apply *apply, const struct core_file *file)
 {
-    const struct core_waiter *waiter;
-
     if (!file)
         return -EBADF;
     if (file->kind != CORE_KIND_CTL)
@@ -91,7 +89,7 @@ int apply_check_idle_ctl(struct apply *apply, const struct core_file *file)
         return -ESTALE;
     if (core_session(apply->core, file->session))
         return -EDEADLK;
-    waiter = core_find_file_waiter(apply->core, file->id);
+    const struct core_waiter *waiter = core_find_file_waiter(apply->core, file->id);
     return waiter && !waiter->away ? -EBUSY : 0;
 }
 

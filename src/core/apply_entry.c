@@ -17,7 +17,6 @@ int apply_entry_put(struct apply *apply)
                              .value = record->value,
                              .value_bytes = record->value_bytes,
                              .serial = core->next_id};
-    const struct layout_entry *entry;
     struct change change;
     int error = apply_change_begin(apply, &change);
 
@@ -27,7 +26,7 @@ int apply_entry_put(struct apply *apply)
     error = apply_change_end(apply, &change, error);
     if (error < 0)
         return error;
-    entry = layout_find_entry(change.layout, put.key, put.key_bytes);
+    const struct layout_entry *entry = layout_find_entry(change.layout, put.key, put.key_bytes);
     if (entry->serial == core->next_id)
         core->next_id++;
     apply->out->serial = entry->serial;
@@ -90,13 +89,12 @@ static int move_entry(struct layout *layout, const struct layout_entry *entry, c
                              .serial = entry->serial};
     /* a copy, because the entry is deleted first */
     uint8_t *value = malloc(entry->value_bytes + 1u);
-    int error;
 
     if (!value)
         return -ENOMEM;
     memcpy(value, entry->value, entry->value_bytes);
     put.value = value;
-    error = layout_delete(layout, entry->key, entry->key_bytes);
+    int error = layout_delete(layout, entry->key, entry->key_bytes);
     if (error == 0 && key_bytes > 0 && layout_find_entry(layout, key, key_bytes))
         error = layout_delete(layout, key, key_bytes);
     if (error == 0)
@@ -108,13 +106,12 @@ static int move_entry(struct layout *layout, const struct layout_entry *entry, c
 int apply_entry_rename(struct apply *apply)
 {
     const struct record *record = apply->record;
-    const struct layout_entry *entry;
     struct change change;
     int error = apply_change_begin(apply, &change);
 
     if (error < 0)
         return error;
-    entry = layout_find_entry_serial(change.layout, record->serial);
+    const struct layout_entry *entry = layout_find_entry_serial(change.layout, record->serial);
     error = entry ? move_entry(change.layout, entry, record->name, record->name_bytes) : -ENOENT;
     return apply_change_end(apply, &change, error);
 }

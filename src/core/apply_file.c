@@ -55,7 +55,6 @@ static int check_serial(const struct core *core, const struct record *record,
                         const struct core_store *store)
 {
     const struct region *region;
-    const struct layout *layout;
 
     if (record->kind == CORE_KIND_REGION) {
         region = core_find_region(core, record->serial);
@@ -65,7 +64,7 @@ static int check_serial(const struct core *core, const struct record *record,
         return 0;
     if (!store)
         return -ENOENT;
-    layout = core_get_layout(core, store);
+    const struct layout *layout = core_get_layout(core, store);
     if (record->kind == CORE_KIND_ENTRY)
         return layout_find_entry_serial(layout, record->serial) ? 0 : -ENOENT;
     if (record->serial == 0) /* an allocation still to be made */
@@ -85,14 +84,13 @@ int apply_file_open(struct apply *apply)
                                    .owner = record->process,
                                    .uid = record->uid};
     struct core_file *file = NULL;
-    int error;
 
     if (record->kind == CORE_KIND_NONE || record->kind >= CORE_KIND_COUNT ||
         record->flags & ~CORE_OPEN_FLAGS)
         return -EINVAL;
     if (record->store != 0 && !store)
         return -ENOENT;
-    error = check_session(core, record);
+    int error = check_session(core, record);
     if (error == 0)
         error = check_serial(core, record, store);
     if (error == 0) {
@@ -160,7 +158,6 @@ int apply_file_close(struct apply *apply)
 {
     struct core *core = apply->core;
     struct core_file *file = core_file(core, apply->record->file);
-    struct core_waiter *waiter;
     struct core_store *store;
 
     if (!file)
@@ -168,7 +165,8 @@ int apply_file_close(struct apply *apply)
     if (apply->record->flags & ~(uint32_t)CORE_CLOSE_LINGER)
         return -EINVAL;
     store = core_store(core, file->store);
-    waiter = file->kind == CORE_KIND_CTL ? core_find_file_waiter(core, file->id) : NULL;
+    struct core_waiter *waiter =
+        file->kind == CORE_KIND_CTL ? core_find_file_waiter(core, file->id) : NULL;
     if (waiter) {
         if (!waiter->away)
             core_push_effect(core, (struct effect){.type = EFFECT_REFUSED,
@@ -190,23 +188,20 @@ int apply_join(struct apply *apply)
 {
     struct core *core = apply->core;
     struct core_file *file = core_file(core, apply->record->file);
-    const struct core_session *found;
-    struct core_session *session;
-    struct core_waiter *kept;
     int error = apply_check_idle_ctl(apply, file);
 
     if (error < 0)
         return error;
-    found = core_find_token(core, apply->record->bytes16);
+    const struct core_session *found = core_find_token(core, apply->record->bytes16);
     if (!found || found->store != file->store || found->ending)
         return -ESTALE;
     if (found->mode != LOCK_MODE_RO && !(file->flags & CORE_OPEN_WRITE))
         return -EBADF;
-    session = core_session(core, found->id);
+    struct core_session *session = core_session(core, found->id);
     if (!session->holds && core_store(core, found->store)->places.place != CORE_PLACE_DEVICE)
         return -EAGAIN;
     core_hold(core, session);
-    kept = core_find_file_waiter(core, file->id);
+    struct core_waiter *kept = core_find_file_waiter(core, file->id);
     if (kept)
         apply_forget_waiter(apply, kept);
     core_enter_session(session, file);

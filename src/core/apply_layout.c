@@ -45,13 +45,12 @@ int apply_change_begin(struct apply *apply, struct change *change)
 {
     struct core_session *session;
     struct core_store *store;
-    const struct layout *from;
     int error = apply_find_writer(apply, &session);
 
     if (error < 0)
         return error;
     store = core_store(apply->core, session->store);
-    from = get_copied(store, apply->record);
+    const struct layout *from = get_copied(store, apply->record);
     *change = (struct change){.session = session, .store = store, .layout = store->working};
     if (store->working && !from)
         return 0;
@@ -423,11 +422,10 @@ int apply_times(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct change change;
-    int error;
 
     if (record->kind != CORE_KIND_ALLOCATION && record->kind != CORE_KIND_ENTRY)
         return -EINVAL;
-    error = apply_change_begin(apply, &change);
+    int error = apply_change_begin(apply, &change);
     return error < 0 ? error : apply_change_end(apply, &change, set_times(record, change.layout));
 }
 
@@ -436,12 +434,11 @@ int apply_clear(struct apply *apply)
 {
     struct core_session *session;
     struct core_store *store;
-    struct layout *empty;
     int error = apply_find_writer(apply, &session);
 
     if (error < 0)
         return error;
-    empty = layout_new();
+    struct layout *empty = layout_new();
     if (!empty)
         return -ENOMEM;
     store = core_store(apply->core, session->store);

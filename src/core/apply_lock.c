@@ -307,10 +307,9 @@ static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
                                   const struct core_request *request, int *error)
 {
     enum lock_wish wish = (enum lock_wish)apply->record->wish;
-    enum lock_mode mode;
 
     update_sleep(apply, store);
-    mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
+    enum lock_mode mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
     *error = -EAGAIN;
     if ((mode == LOCK_MODE_RW_DATA && !core_is_left_to(store, request->owner)) ||
         core_lacks_place(store, mode, request->kind, request->flags))
@@ -351,13 +350,12 @@ static int request_lock(struct apply *apply, const struct core_request *request,
     const struct record *record = apply->record;
     struct core_store *store = core_store(apply->core, request->store);
     enum lock_wish wish = (enum lock_wish)record->wish;
-    enum lock_mode mode;
     int error = -EAGAIN;
 
     /* Sleep is not part of the encoded state: it is derived before each use. */
     update_sleep(apply, store);
     /* Without a wait, only the return value can refuse the request. */
-    mode = lock_would_grant(&store->lock, wish, record->now_ms);
+    enum lock_mode mode = lock_would_grant(&store->lock, wish, record->now_ms);
     if (store->suspect > 0 && mode != LOCK_MODE_NONE && mode != LOCK_MODE_RW &&
         !core_lacks_place(store, mode, request->kind, request->flags))
         return -EIO;
@@ -403,8 +401,6 @@ static bool wish_is_known(uint32_t wish)
 
 static int check_lock_open(const struct record *record, const struct core_store *store)
 {
-    const struct layout *visible;
-
     if (!core_can_wish((enum core_kind)record->kind, record->wish) ||
         record->flags & ~(CORE_OPEN_FLAGS & ~CORE_ACQUIRE_FLAGS))
         return -EINVAL;
@@ -412,7 +408,7 @@ static int check_lock_open(const struct record *record, const struct core_store 
         return -ENOENT;
     if (record->kind != CORE_KIND_ALLOCATION || record->serial == 0)
         return 0;
-    visible = store->working ? store->working : store->fixed;
+    const struct layout *visible = store->working ? store->working : store->fixed;
     if (!visible || !layout_find_serial(visible, record->serial))
         return -ENOENT;
     return record->wish != LOCK_WISH_RO && layout_is_immutable(visible) ? -EPERM : 0;
@@ -422,11 +418,9 @@ static struct core_waiter *find_kept_place(const struct core *core, const struct
                                            const struct record *record)
 {
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
-        struct core_waiter *waiter;
-
         if (store->lock.waiters[i].kept_until_ms == 0)
             continue;
-        waiter = core_waiter(core, store->lock.waiters[i].id);
+        struct core_waiter *waiter = core_waiter(core, store->lock.waiters[i].id);
         if (waiter->away && waiter->file == 0 && waiter->kind == record->kind &&
             waiter->serial == record->serial && waiter->wish == record->wish &&
             waiter->uid == record->uid && core_same_process(waiter->owner, record->process))

@@ -158,7 +158,6 @@ static bool has_to_verify(const struct apply *apply, const struct core_store *st
 /* Moves the store to a slower tier, at once if that has a spare. */
 static int demote(struct apply *apply, struct core_store *store, enum core_place to)
 {
-
     if (core_is_held(store))
         return -EBUSY;
     if (to == CORE_PLACE_NONE)
@@ -233,7 +232,6 @@ static int begin_move(struct apply *apply)
 int apply_move_begin(struct apply *apply)
 {
     struct core_store *store = core_store(apply->core, apply->record->store);
-    const struct core_store *evictor;
     int error;
 
     if (!(apply->record->flags & CORE_MOVE_EVICT))
@@ -242,7 +240,7 @@ int apply_move_begin(struct apply *apply)
         return -ENOENT;
     if (apply->record->flags & CORE_MOVE_SPARE)
         return -EINVAL;
-    evictor = find_evictor(apply, store, &error);
+    const struct core_store *evictor = find_evictor(apply, store, &error);
     if (error < 0)
         return error;
     error = begin_move(apply);
@@ -338,8 +336,6 @@ int apply_move_end(struct apply *apply)
     const struct record *record = apply->record;
     struct core_store *store = find_moving(apply);
     enum core_place to;
-    struct layout *copy;
-    int error;
 
     if (!store)
         return -ESTALE;
@@ -349,10 +345,10 @@ int apply_move_end(struct apply *apply)
     if (record->flags & ~CORE_MOVE_KEEP || store->places.spares[to] ||
         record->memory_count != layout_count_allocations(store->fixed))
         return -EINVAL;
-    copy = core_make_copy(store->fixed, record->memories);
+    struct layout *copy = core_make_copy(store->fixed, record->memories);
     if (!copy)
         return -ENOMEM;
-    error = add_memories(apply, store, to);
+    int error = add_memories(apply, store, to);
     if (error < 0) {
         layout_free(copy);
         return error;

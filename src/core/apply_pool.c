@@ -75,8 +75,6 @@ int apply_pool_set(struct apply *apply)
     struct core *core = apply->core;
     struct core_pool budget = {
         .class = POOL_CLASS_STANDARD, .sm_percent = 100, .max_bytes = CORE_NO_LIMIT};
-    const struct core_pool *found;
-    struct core_pool *pool;
     char name[256];
     int error = copy_pool_name(record, name);
 
@@ -86,7 +84,7 @@ int apply_pool_set(struct apply *apply)
         return remove_pool(apply, name);
     if (record->flags & ~(uint32_t)SET_FLAGS)
         return -EINVAL;
-    found = core_find_pool_name(core, name);
+    const struct core_pool *found = core_find_pool_name(core, name);
     if (found)
         budget = *found;
     error = change_budget(record, &budget);
@@ -96,7 +94,7 @@ int apply_pool_set(struct apply *apply)
         return -EINVAL;
     if (!found && core->pools.items.count >= CORE_MAX_POOLS)
         return -ENOSPC;
-    pool = found ? core_pool(core, found->id) : core_make_pool(core, name);
+    struct core_pool *pool = found ? core_pool(core, found->id) : core_make_pool(core, name);
     if (!pool)
         return -ENOMEM;
     core_count_pool(core, pool, -1);
@@ -114,21 +112,19 @@ int apply_store_pool(struct apply *apply)
 {
     struct core *core = apply->core;
     struct core_store *store = core_store(core, apply->record->store);
-    const struct core_pool *pool;
     char name[256];
-    uint64_t bytes;
     int error = copy_pool_name(apply->record, name);
 
     if (error < 0)
         return error;
     if (!store)
         return -ENOENT;
-    pool = core_find_pool_name(core, name);
+    const struct core_pool *pool = core_find_pool_name(core, name);
     if (!pool)
         return -ENOENT;
     if (pool->id == store->use.pool)
         return 0;
-    bytes = store->use.used_bytes + core_get_coming(store);
+    uint64_t bytes = store->use.used_bytes + core_get_coming(store);
     if (bytes > 0 && bytes > core_get_pool_room(pool, NULL)) {
         apply->out->pool = pool->id;
         return -EDQUOT;

@@ -134,11 +134,9 @@ static int check_object(const struct core *core, const struct record *record)
 
 static int check_words(const struct record *record)
 {
-    int error;
-
     if (record->kind != REGION_SYSTEM && record->kind != REGION_CUDA)
         return -EINVAL;
-    error = region_check_name(record->name, record->name_bytes);
+    int error = region_check_name(record->name, record->name_bytes);
     if (error == 0)
         error = region_check_key((enum region_kind)record->kind, record->tag, record->tag_bytes);
     if (error == 0 && (record->flags & ~(uint32_t)CORE_REGION_WRITABLE ||
@@ -191,7 +189,6 @@ int apply_region_register(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core *core = apply->core;
-    struct region *region;
     int error = check_words(record);
 
     if (error == 0 && core->draining)
@@ -205,7 +202,7 @@ int apply_region_register(struct apply *apply)
         error = -ENOMEM;
     if (error < 0)
         return error;
-    region = make_region(apply);
+    struct region *region = make_region(apply);
     error = region ? take_shares(apply, region->uid, text_bytes(region)) : -ENOMEM;
     if (error < 0) {
         free(region);

@@ -92,7 +92,6 @@ int apply_grant(struct apply *apply, const struct core_request *request, enum lo
     struct core_store *store = core_store(core, request->store);
     struct core_file *file = core_file(core, request->file);
     struct core_session *session = grant->session;
-    int error;
 
     /* Decided at the grant, not at the request: a writer may have loaded the store again by
      * then. */
@@ -100,7 +99,7 @@ int apply_grant(struct apply *apply, const struct core_request *request, enum lo
         return -EIO;
     if (mode == LOCK_MODE_RO && store->lock.bare && request->kind != CORE_KIND_ALLOCATION)
         return -ENODATA;
-    error = take_places(core, store, request, mode);
+    int error = take_places(core, store, request, mode);
     if (error < 0)
         return error;
     fill_session(apply, request, mode, session);

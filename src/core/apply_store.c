@@ -164,7 +164,6 @@ int apply_store_rename(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core_store *store = core_store(apply->core, record->store);
-    struct core_store *other;
     char name[256];
     int error = copy_store_name(record, name);
 
@@ -174,7 +173,7 @@ int apply_store_rename(struct apply *apply)
         return -ENOENT;
     if (record->flags != 0 && record->flags != RENAME_NOREPLACE && record->flags != RENAME_EXCHANGE)
         return -EINVAL;
-    other = find_name(apply->core, name);
+    struct core_store *other = find_name(apply->core, name);
     if (record->flags == RENAME_EXCHANGE && !other)
         return -ENOENT;
     if (other == store)

@@ -137,7 +137,6 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
     struct core_store *store = core_store(apply->core, session->store);
     const struct layout *layout = core_get_layout(apply->core, store);
     bool committed;
-    int error;
 
     *ticket = (struct core_ticket){
         .session = session->id,
@@ -148,7 +147,7 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
         .expires_ms = number_add(record->now_ms, CORE_TICKET_MS),
     };
     memcpy(ticket->secret, record->bytes16, sizeof ticket->secret);
-    error = ticket->writable ? check_writable(file, session) : 0;
+    int error = ticket->writable ? check_writable(file, session) : 0;
     if (error == 0)
         error = find_range(record, layout, ticket);
     if (error == 0)
@@ -193,7 +192,6 @@ int apply_ticket_add(struct apply *apply)
     const struct core_file *file = core_file(core, record->file);
     struct core_session *session;
     struct core_ticket *ticket;
-    int error;
 
     if (!file)
         return -EBADF;
@@ -207,7 +205,7 @@ int apply_ticket_add(struct apply *apply)
     ticket = malloc(sizeof *ticket);
     if (!ticket)
         return -ENOMEM;
-    error = apply_take(apply, CORE_BOUND_TICKETS, core_store(core, file->store), file->uid, 1);
+    int error = apply_take(apply, CORE_BOUND_TICKETS, core_store(core, file->store), file->uid, 1);
     if (error == 0) {
         error = session ? make_ticket(apply, file, session, ticket)
                         : make_region_ticket(apply, file, ticket);

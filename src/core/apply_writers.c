@@ -61,7 +61,6 @@ int apply_lend(struct apply *apply)
     const struct record *record = apply->record;
     const struct core_session *session = core_session(apply->core, record->session);
     struct core_store *store;
-    int error;
 
     if (!session)
         return -ESTALE;
@@ -77,7 +76,7 @@ int apply_lend(struct apply *apply)
     }
     if (core_is_writer_of(store, record->process))
         return 0;
-    error = add_writer(store, record->process);
+    int error = add_writer(store, record->process);
     core_note_writers(apply->core, store);
     apply->out->count = error == 0;
     return error;

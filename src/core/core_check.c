@@ -138,12 +138,11 @@ static int check_session(struct check *check, const void *item)
     const struct core_session *session = item;
     size_t at = core_find_index(&check->core->stores, session->store);
     const struct core_store *store;
-    const struct lock_session *held;
 
     if (at == check->core->stores.count)
         return core_wrong(check, "its store is gone");
     store = check->core->stores.items[at];
-    held = &store->lock.sessions[check->next_session[at]++];
+    const struct lock_session *held = &store->lock.sessions[check->next_session[at]++];
     if (check->next_session[at] > store->lock.session_count || held->id != session->id ||
         held->mode != session->mode)
         return core_wrong(check, "its lock has another session in its place");
@@ -246,14 +245,12 @@ static int check_waiter(struct check *check, const void *item)
 {
     const struct core_waiter *waiter = item;
     size_t at = core_find_index(&check->core->stores, waiter->store);
-    const struct lock_waiter *queued;
     const struct core_store *store;
-    int error;
 
     if (at == check->core->stores.count)
         return core_wrong(check, "its store is gone");
     store = check->core->stores.items[at];
-    queued = &store->lock.waiters[check->next_waiter[at]++];
+    const struct lock_waiter *queued = &store->lock.waiters[check->next_waiter[at]++];
     if (check->next_waiter[at] > store->lock.waiter_count || queued->id != waiter->id ||
         queued->wish != waiter->wish || (queued->kept_until_ms != 0) != waiter->away ||
         queued->looking != (waiter->away && core_waiter_counts(waiter)))
@@ -262,7 +259,7 @@ static int check_waiter(struct check *check, const void *item)
         return core_wrong(check, "its grant has no memory");
     if (!core_is_text(waiter->comm, sizeof waiter->comm))
         return core_wrong(check, "the name of its program is not terminated");
-    error = check_asker(check, waiter);
+    int error = check_asker(check, waiter);
     return error < 0 ? error : check_wish(check, waiter);
 }
 

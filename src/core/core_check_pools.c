@@ -69,7 +69,6 @@ static int check_stores(struct check *check)
 {
     const struct core *core = check->core;
     uint64_t *bytes = calloc(core->stores.count + 1, sizeof *bytes);
-    int error;
 
     if (!bytes)
         return failure_no_memory(check->failure);
@@ -80,7 +79,7 @@ static int check_stores(struct check *check)
             bytes[core_find_index(&core->stores, memory->store)] += memory->aligned_bytes;
     }
     check->memory_bytes = bytes;
-    error = core_check_each(check, "store", &core->stores, core->next_id, check_use);
+    int error = core_check_each(check, "store", &core->stores, core->next_id, check_use);
     if (error == 0 && bytes[core->stores.count] > 0)
         error = core_wrong(check, "there is memory of a store that does not exist");
     free(bytes);

@@ -30,7 +30,6 @@ static int check_lock(const struct check *check, const struct region *region)
     const struct core *core = check->core;
     const struct core_file *file = core_file(core, region->file);
     const struct core_session *session = file ? core_session(core, file->session) : NULL;
-    const struct layout_allocation *allocation;
 
     if (region->file == 0)
         return 0;
@@ -40,7 +39,7 @@ static int check_lock(const struct check *check, const struct region *region)
     if (!session || session->mode != LOCK_MODE_RO || session->opener != file->id ||
         !session->exclusive)
         return core_wrong(check, "its lock is gone");
-    allocation = core_find_region_allocation(core, region);
+    const struct layout_allocation *allocation = core_find_region_allocation(core, region);
     if (!allocation || allocation->memory == LAYOUT_NO_MEMORY ||
         region->offset + region->byte_size > allocation->size_bytes)
         return core_wrong(check, "its allocation is gone, has no memory or is too short");
@@ -52,7 +51,6 @@ static int check_region(struct check *check, const void *item)
 {
     const struct region *region = item;
     const struct core *core = check->core;
-    int error;
 
     if (region_check_name(region->name, region->name_bytes) < 0 ||
         region_check_key(region->kind, region->key, region->key_bytes) < 0)
@@ -70,7 +68,7 @@ static int check_region(struct check *check, const void *item)
         if (((const struct region *)core->regions.items.items[i])->memory == region->memory)
             return core_wrong(check, "another region has its memory");
     }
-    error = check_object(check, region);
+    int error = check_object(check, region);
     return error < 0 ? error : check_lock(check, region);
 }
 

@@ -94,7 +94,6 @@ static void read_session(struct input *input)
         read_object(input, "session", sizeof *session, core_session_fields);
     struct core_store *store;
     bool holds;
-    int error;
 
     if (!session)
         return;
@@ -110,8 +109,8 @@ static void read_session(struct input *input)
     core->reserved_bytes += session->reserved_bytes;
     core->comm_bytes += strlen(session->comm);
     derive_use(input, store, session, holds);
-    error = lock_restore_session(&store->lock,
-                                 &(struct lock_session){.id = session->id, .mode = session->mode});
+    int error = lock_restore_session(
+        &store->lock, &(struct lock_session){.id = session->id, .mode = session->mode});
     if (error == -EINVAL)
         input_refuse(input, "it cannot coexist with the other sessions of its store");
     input_fail(input, error);
@@ -140,11 +139,10 @@ static struct region *read_region_texts(struct input *input)
     size_t name_bytes, key_bytes;
     const char *name = input_bytes(input, REGION_MAX_NAME_BYTES, &name_bytes);
     const char *key = input_bytes(input, REGION_MAX_KEY_BYTES, &key_bytes);
-    struct region *region;
 
     if (input->error < 0)
         return NULL;
-    region = region_new(name, name_bytes, key, key_bytes);
+    struct region *region = region_new(name, name_bytes, key, key_bytes);
     if (!region)
         input_fail(input, -ENOMEM);
     return region;
@@ -264,11 +262,9 @@ static void read_event(struct input *input, uint64_t seq)
 static void read_many(struct input *input, const char *part, size_t most,
                       void (*read_one)(struct input *input))
 {
-    size_t count;
-
     input->part = part;
     input->which = 0;
-    count = input_count(input, most, 8);
+    size_t count = input_count(input, most, 8);
     for (size_t i = 0; i < count && input->error == 0; i++)
         read_one(input);
 }

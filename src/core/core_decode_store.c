@@ -70,7 +70,6 @@ static struct layout *read_layout(struct input *input)
 {
     struct layout *layout = NULL;
     uint64_t next_slot, changes;
-    size_t count;
     int error;
 
     if (!input_bool(input))
@@ -83,7 +82,7 @@ static struct layout *read_layout(struct input *input)
     if (error == -EINVAL)
         input_refuse(input, "%" PRIu64 " slots are too many", next_slot);
     input_fail(input, error);
-    count = input_count(input, LAYOUT_MAX_ALLOCATIONS, ALLOCATION_BYTES);
+    size_t count = input_count(input, LAYOUT_MAX_ALLOCATIONS, ALLOCATION_BYTES);
     for (size_t i = 0; i < count && input->error == 0; i++)
         read_allocation(input, layout);
     if (input->error == 0)
@@ -237,7 +236,6 @@ void input_store(struct input *input)
     struct core *core = input->core;
     uint64_t id = input_id(input, "store");
     struct core_store *store = input_new_item(input, sizeof *store);
-    bool sealed;
 
     if (!store)
         return;
@@ -251,7 +249,7 @@ void input_store(struct input *input)
     input_fields(input, core_store_fields, store);
     core_enter_name(core, store);
     store->fixed = read_layout(input);
-    sealed = input_bool(input);
+    bool sealed = input_bool(input);
     read_immutable(input, store->fixed);
     store->working = read_layout(input);
     input_fields(input, core_commit_fields, store);

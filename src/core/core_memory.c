@@ -111,11 +111,10 @@ void core_memory_suspect(struct core *core, struct core_store *store, const stru
 {
     for (size_t i = 0; i < layout_count_allocations(layout); i++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, i);
-        struct core_memory *held;
 
         if (allocation->memory == LAYOUT_NO_MEMORY)
             continue;
-        held = core_memory(core, allocation->memory);
+        struct core_memory *held = core_memory(core, allocation->memory);
         if (held->suspect || held->tier != CORE_PLACE_DEVICE)
             continue;
         held->suspect = store->id;
@@ -177,11 +176,10 @@ void core_memory_unref_layout(struct core *core, const struct layout *layout, bo
 
     for (size_t i = 0; i < layout_count_allocations(layout); i++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, i);
-        struct core_memory *held;
 
         if (allocation->memory == LAYOUT_NO_MEMORY)
             continue;
-        held = idvec_find_near(&core->memories, allocation->memory, &at);
+        struct core_memory *held = idvec_find_near(&core->memories, allocation->memory, &at);
         if (is_fixed)
             held->committed = 0;
         unreferenced += drop_ref(core, held);
@@ -197,11 +195,10 @@ void core_mark_committed(struct core *core, const struct layout *layout, uint64_
 
     for (size_t i = 0; i < layout_count_allocations(layout); i++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, i);
-        struct core_memory *held;
 
         if (allocation->memory == LAYOUT_NO_MEMORY)
             continue;
-        held = idvec_find_near(&core->memories, allocation->memory, &at);
+        struct core_memory *held = idvec_find_near(&core->memories, allocation->memory, &at);
         held->committed = store;
     }
 }

@@ -116,11 +116,10 @@ static int check_uses(struct check *check, const struct core_memory_use *uses, s
     while (at < count) {
         size_t end = at + 1;
         const struct core_memory *memory = known < memories->count ? memories->items[known] : NULL;
-        int error;
 
         while (end < count && uses[end].memory == uses[at].memory)
             end++;
-        error = check_memory(check, memory, &uses[at], end - at);
+        int error = check_memory(check, memory, &uses[at], end - at);
         if (error < 0)
             return error;
         known++;

@@ -148,7 +148,6 @@ int record_decode(const void *bytes, size_t size, struct record *record,
     struct unpack unpack = {.at = bytes};
     uint64_t version, type;
     uint32_t count;
-    int error;
 
     memset(record, 0, sizeof *record);
     *arena = NULL;
@@ -166,7 +165,7 @@ int record_decode(const void *bytes, size_t size, struct record *record,
     record->type = (enum record_type)type;
     if (read_numbers(&unpack, record) < 0 || read_bytes(&unpack, record) < 0)
         return -EINVAL;
-    error = read_memories(&unpack, record, arena);
+    int error = read_memories(&unpack, record, arena);
     if (error == 0 && unpack_left(&unpack) > 0)
         error = -EINVAL;
     if (error < 0) {

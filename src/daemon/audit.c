@@ -208,10 +208,8 @@ static void *run(void *argument)
 /* Returns false if there is no room; else the queue owns the line. */
 static bool queue_line(struct audit *audit, struct line *line)
 {
-    bool fits;
-
     pthread_mutex_lock(&audit->mutex);
-    fits = line->size <= QUEUE_BYTES - audit->queued_bytes;
+    bool fits = line->size <= QUEUE_BYTES - audit->queued_bytes;
     if (fits)
         audit->queued_bytes += line->size;
     pthread_mutex_unlock(&audit->mutex);
@@ -283,7 +281,6 @@ int audit_new(struct service *service, int fd, struct audit_position *position,
               struct audit_numbers *numbers, struct audit **audit)
 {
     struct audit *made = calloc(1, sizeof *made);
-    int error;
 
     if (!made) {
         close(fd);
@@ -300,7 +297,7 @@ int audit_new(struct service *service, int fd, struct audit_position *position,
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->work, NULL);
     thread_init_condition(&made->idle);
-    error = thread_start(NULL, STACK_BYTES, run, made);
+    int error = thread_start(NULL, STACK_BYTES, run, made);
     if (error) {
         close(fd);
         free(made);

@@ -30,11 +30,10 @@ static bool is_usable(const char *dir)
 static int make_absolute(const char *path, char *absolute, size_t bytes)
 {
     char here[PATH_MAX] = "";
-    int written;
 
     if (path[0] != '/' && !getcwd(here, sizeof here))
         return -errno;
-    written = snprintf(absolute, bytes, "%s%s%s", here, *here ? "/" : "", path);
+    int written = snprintf(absolute, bytes, "%s%s%s", here, *here ? "/" : "", path);
     return written < 0 || (size_t)written >= bytes ? -ENAMETOOLONG : 0;
 }
 

@@ -80,14 +80,13 @@ static size_t measure_dir(const char *dir)
 static int make_path(const struct gms_sockets_options *options, struct gms_socket *socket)
 {
     char device[WIRE_ID_GPU_BYTES], path[512];
-    int written;
 
     if (socket->protocol == MESSAGE_V0)
         wire_id_format_gpu(options->uuid, device);
     else
         snprintf(device, sizeof device, "%" PRIu32, options->ordinal);
-    written = snprintf(path, sizeof path, "%.*s/gms_%s_%s.sock", (int)measure_dir(options->dir),
-                       options->dir, device, rpc_domain_name(socket->domain));
+    int written = snprintf(path, sizeof path, "%.*s/gms_%s_%s.sock", (int)measure_dir(options->dir),
+                           options->dir, device, rpc_domain_name(socket->domain));
     if ((size_t)written >= sizeof socket->path)
         return refuse(options, -ENAMETOOLONG,
                       "the GMS socket %s: its path has %d bytes, and a socket's has %zu at most; "

@@ -318,12 +318,11 @@ int process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
 {
     struct process_status status;
     size_t count = 0;
-    int error;
 
     forget_caller(caller);
     if (tid == 0 || max == 0)
         return 0;
-    error = find_caller(tid, max > 1, caller, &status);
+    int error = find_caller(tid, max > 1, caller, &status);
     if (error)
         return is_shortage(error) ? error : 0;
     if (max > SERVICE_MAX_ANCESTORS)

@@ -22,12 +22,11 @@ static uint64_t read_swap(void)
 void swap_warn(const struct vmm_options *options)
 {
     char size[SIZE_TEXT_BYTES];
-    uint64_t bytes;
 
     /* Pages of hugetlbfs are never swapped out. */
     if (options->host_bytes == 0 || options->host_hugepage_bytes > 0)
         return;
-    bytes = read_swap();
+    uint64_t bytes = read_swap();
     if (bytes > 0)
         log_warning("host_size=: up to %s of stores' memory on the host may be swapped out, and "
                     "is then promoted at the speed of swap; keep it in memory: MemorySwapMax=0 in "

@@ -177,11 +177,9 @@ int wire_try_batch(int fd, const struct wire_batch *batch, const int *fds)
 
 static int check_batch(const struct wire_batch *batch, size_t got, size_t fd_count, bool lost)
 {
-    uint64_t count;
-
     if (got < sizeof batch->head)
         return -EPROTO;
-    count = batch->head.value;
+    uint64_t count = batch->head.value;
     if (count == 0 || count > WIRE_BATCH_MAX || got != batch_bytes(count))
         return -EPROTO;
     if (batch->head.type == WIRE_KEEP && lost && fd_count < count)

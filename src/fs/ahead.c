@@ -115,7 +115,6 @@ static bool describe(struct fs *fs, size_t size, struct arrival *arrival)
 
 static uint32_t find_user(struct fs *fs, const struct arrival *arrival, uint32_t *pid)
 {
-    const struct core_file *file;
     const struct fs_handle *directory;
 
     *pid = arrival->head->pid;
@@ -125,7 +124,7 @@ static uint32_t find_user(struct fs *fs, const struct arrival *arrival, uint32_t
         directory = idvec_find(&fs->dirs, arrival->fh);
         return directory ? directory->uid : arrival->head->uid;
     }
-    file = core_find_file(fs->core, arrival->fh);
+    const struct core_file *file = core_find_file(fs->core, arrival->fh);
     *pid = file ? (uint32_t)file->opener.pid : 0;
     return file ? file->uid : arrival->head->uid;
 }

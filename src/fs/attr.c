@@ -55,13 +55,11 @@ static void reply_measured(struct fs_request *request, const struct service_answ
 /* Answers a GETATTR of a text, now or once the device was measured */
 static void reply_attr_of_text(fuse_req_t req, const struct node *node)
 {
-    struct fs_request *request;
-
     if (!node_get_traits(node->kind)->is_measured) {
         reply_text_attr(req, node);
         return;
     }
-    request = fs_request_new(req, reply_measured, 0);
+    struct fs_request *request = fs_request_new(req, reply_measured, 0);
     if (!request)
         return;
     request->node = node_get_id(node);
@@ -240,12 +238,11 @@ static void set_size(fuse_req_t req, const struct node *node, uint64_t size,
     uint64_t id = node_get_id(node);
     struct service_caller caller;
     struct service_actor by;
-    int error;
     if (node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY) {
         fs_reply_error(req, -EPERM);
         return;
     }
-    error = get_actor(req, node, info, &caller, &by);
+    int error = get_actor(req, node, info, &caller, &by);
     if (!error && node->kind == NODE_ALLOCATION) {
         resize_allocation(req, node, &by, size, reply_resized);
         return;

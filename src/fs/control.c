@@ -87,7 +87,6 @@ static int parse_revoke(const char *order, uint64_t *number, bool *is_waiter)
 
 static void revoke(fuse_req_t req, const char *order, size_t size, uint64_t fh)
 {
-    struct fs_request *request;
     uint64_t number;
     bool is_waiter;
     int error = parse_revoke(order, &number, &is_waiter);
@@ -95,7 +94,7 @@ static void revoke(fuse_req_t req, const char *order, size_t size, uint64_t fh)
         fs_reply_error(req, error);
         return;
     }
-    request = fs_request_new(req, reply_all_written, 0);
+    struct fs_request *request = fs_request_new(req, reply_all_written, 0);
     if (!request)
         return;
     request->bytes = size;

@@ -71,11 +71,10 @@ static bool is_consistent(const struct gmsfs_fds_region_request *request)
 
 int fds_region_decode(const void *bytes, size_t size, struct gmsfs_fds_region_request *request)
 {
-    uint32_t flags;
     if (size < sizeof *request)
         return -EINVAL;
     memcpy(request, bytes, sizeof *request);
-    flags = request->request.op == GMSFS_FDS_REGION_LIST ? GMSFS_REGION_LIST_ONE : 0;
+    uint32_t flags = request->request.op == GMSFS_FDS_REGION_LIST ? GMSFS_REGION_LIST_ONE : 0;
     if (!is_consistent(request) || request->flags & ~flags || request->request.batch ||
         !is_zero(request->request.ticket, sizeof request->request.ticket))
         return -EINVAL;

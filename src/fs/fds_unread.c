@@ -227,10 +227,9 @@ void fds_close_when_read(struct connection *connection)
 static uint32_t count_within_share(const struct fs *fs, uint32_t uid, uint32_t count)
 {
     struct rlimit limit;
-    uint64_t share;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return count;
-    share = limit.rlim_cur / PART_OF_USER;
+    uint64_t share = limit.rlim_cur / PART_OF_USER;
     for (const struct fds_unread *unread = fs->unread; unread; unread = unread->next)
         if (unread->uid == uid)
             share -= unread->count < share ? unread->count : share;

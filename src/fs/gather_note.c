@@ -166,13 +166,12 @@ static int restore_bytes(struct fs *fs, struct fs_handle *handle, const struct n
 {
     bool is_value = node_get_kind(handle->node) == NODE_ENTRY;
     size_t end = (size_t)note->offset + size;
-    int error;
 
     if (note->offset > NOTED_BYTES || size > NOTED_BYTES || !count(fs, handle, end))
         return -EFBIG;
     if (note->change == FS_GATHERED_BEGIN)
         return fs_gather_begin_value(fs, handle, bytes, size);
-    error = fs_gather(fs, handle, end ? end : 1, NOTED_BYTES);
+    int error = fs_gather(fs, handle, end ? end : 1, NOTED_BYTES);
     if (error)
         return error;
     if (note->change == FS_GATHERED_RESIZE)
@@ -203,13 +202,13 @@ static void restore_put(struct fs *fs, struct fs_handle *handle)
 void fs_restore_note(struct fs *fs, const void *bytes, size_t size)
 {
     struct note note;
-    struct fs_handle *handle;
     int error = 0;
 
     if (size < sizeof note)
         return;
     memcpy(&note, bytes, sizeof note);
-    handle = core_find_file(fs->core, note.file) ? fs_handle_get(fs, note.file, note.node) : NULL;
+    struct fs_handle *handle =
+        core_find_file(fs->core, note.file) ? fs_handle_get(fs, note.file, note.node) : NULL;
     if (!handle ||
         (handle->is_lost && note.change != FS_GATHERED_DROP && note.change != FS_GATHERED_PUT))
         return;

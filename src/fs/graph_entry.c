@@ -15,16 +15,13 @@ static bool read_number(const json_t *object, const char *name, uint64_t *number
 
 bool fs_graph_read(const void *bytes, size_t size, struct fs_graph *graph)
 {
-    json_t *object;
-    bool good;
-
     if (size > FS_GRAPH_BYTES_MAX)
         return false;
-    object = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
-    good = json_is_object(object) && read_number(object, "chunk_bytes", &graph->chunk_bytes) &&
-           read_number(object, "spaces", &graph->spaces) &&
-           read_number(object, "address_bytes", &graph->address_bytes) &&
-           read_number(object, "high_bytes", &graph->high_bytes);
+    json_t *object = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
+    bool good = json_is_object(object) && read_number(object, "chunk_bytes", &graph->chunk_bytes) &&
+                read_number(object, "spaces", &graph->spaces) &&
+                read_number(object, "address_bytes", &graph->address_bytes) &&
+                read_number(object, "high_bytes", &graph->high_bytes);
     json_decref(object);
     return good;
 }

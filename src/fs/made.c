@@ -81,12 +81,11 @@ static void take_plan(struct reading *reading, struct file_plan *made)
 static int make_room(struct reading *reading, uint64_t bytes)
 {
     struct fs_handle *handle = find_handle(reading);
-    int error;
 
     if (reading->bytes)
         return 0;
-    error = service_take(reading->request->fs->service, SERVICE_BOUND_TEXTS, handle->store,
-                         handle->uid, bytes);
+    int error = service_take(reading->request->fs->service, SERVICE_BOUND_TEXTS, handle->store,
+                             handle->uid, bytes);
     if (error)
         return error;
     reading->counted_bytes = bytes;

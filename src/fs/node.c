@@ -196,7 +196,6 @@ bool node_has_name(const struct node *directory, enum node_kind kind)
 
 static int find_by_id(const struct core *core, uint64_t serial, struct node *node)
 {
-    const struct layout *layout;
     struct file_tree_file file;
     node->depth = (unsigned)(serial & ((1u << DEPTH_BITS) - 1));
     node->rank = (size_t)(serial >> DEPTH_BITS & ((1u << RANK_BITS) - 1));
@@ -204,7 +203,7 @@ static int find_by_id(const struct core *core, uint64_t serial, struct node *nod
     node->store = core_find_contents(core, node->contents);
     if (!node->store)
         return -ENOENT;
-    layout = core_get_layout(core, node->store);
+    const struct layout *layout = core_get_layout(core, node->store);
     switch (node->kind) {
     case NODE_ALLOCATION:
         if (node->rank >= layout_count_allocations(layout))
@@ -319,11 +318,10 @@ static int lookup_region(const struct core *core, uint32_t owner, const char *na
 
 const char *node_get_path(const struct node *node, size_t *bytes)
 {
-    const char *path;
     *bytes = 0;
     if (node->kind == NODE_FILES)
         return "";
-    path = file_tree_path(node->entry, bytes);
+    const char *path = file_tree_path(node->entry, bytes);
     *bytes = file_tree_cut(path, *bytes, node->depth);
     return path;
 }
@@ -343,7 +341,6 @@ struct node node_make_child(const struct node *directory, const struct file_tree
 struct node node_get_parent(const struct core *core, const struct node *directory)
 {
     struct node parent = *directory;
-    const char *path;
     size_t bytes;
     if (directory->kind == NODE_FILES)
         return (struct node){.kind = directory->contents ? NODE_CONTENTS : NODE_STORE,
@@ -351,7 +348,7 @@ struct node node_get_parent(const struct core *core, const struct node *director
                              .contents = directory->contents};
     parent.depth--;
     parent.kind = parent.depth > 0 ? NODE_FILES_DIRECTORY : NODE_FILES;
-    path = node_get_path(&parent, &bytes);
+    const char *path = node_get_path(&parent, &bytes);
     parent.entry = parent.depth > 0
                        ? file_tree_first(core_get_layout(core, directory->store), path, bytes)
                        : NULL;

@@ -65,12 +65,11 @@ static int parse_drained(const char *text, size_t *bytes, struct service_move_or
 static int parse_word(const char *word, struct service_move_order *order)
 {
     bool adds = word[0] == '+', drops = word[0] == '-';
-    int error;
 
     order->act = SERVICE_MOVE_CANCEL;
     if (strcmp(word, "cancel") == 0)
         return order->is_drained ? -EINVAL : 0;
-    error = find_place(word + (adds || drops), &order->place);
+    int error = find_place(word + (adds || drops), &order->place);
     order->act = SERVICE_MOVE_TO;
     if (adds)
         order->act = SERVICE_MOVE_COPY;

@@ -186,10 +186,10 @@ static void restore_handles(struct fs *fs)
     for (uint32_t i = 0; i < end; i++) {
         struct fs_kept_handle *kept = &ledger->handles[i];
         uint64_t file = atomic_load(&kept->file), poll = atomic_load(&kept->poll);
-        struct fs_handle *handle;
         if (!file)
             continue;
-        handle = core_find_file(fs->core, file) ? fs_handle_get(fs, file, kept->node) : NULL;
+        struct fs_handle *handle =
+            core_find_file(fs->core, file) ? fs_handle_get(fs, file, kept->node) : NULL;
         if (handle) {
             handle->kept = kept;
             restore_reading(fs, handle, fs_kept_position(kept));

@@ -145,14 +145,13 @@ struct fs_handle *fs_find_unread(struct fs *fs, uint64_t node, uint32_t tid, uin
 {
     const struct fs_opened *opened = &fs->opened[find_place(node)];
     const struct core_file *file;
-    struct fs_handle *handle;
 
     if (tid == 0 || opened->tid != tid || opened->node != node)
         return NULL;
     file = core_find_file(fs->core, opened->file);
     if (!file || file->uid != uid)
         return NULL;
-    handle = fs_handle_get(fs, opened->file, node);
+    struct fs_handle *handle = fs_handle_get(fs, opened->file, node);
     return handle && (!handle->shown.is_fixed || handle->shown.is_told) ? handle : NULL;
 }
 
@@ -191,15 +190,15 @@ static void take_measured(struct fs *fs, uint64_t node, uint64_t file, uint32_t 
 {
     struct fs_measured measured = fs->measured;
     const struct core_file *opened = core_find_file(fs->core, file);
-    struct fs_handle *handle;
 
     if (measured.node != node || measured.tid != tid || !opened || opened->uid != measured.uid)
         return;
     fs->measured.text = NULL;
     fs_drop_measured(fs);
-    handle = measured.print == make_print(fs, service_count_changes(fs->service) - 1)
-                 ? fs_handle_get(fs, file, node)
-                 : NULL;
+    struct fs_handle *handle =
+        measured.print == make_print(fs, service_count_changes(fs->service) - 1)
+            ? fs_handle_get(fs, file, node)
+            : NULL;
     if (!handle) {
         free(measured.text);
         return;

@@ -232,14 +232,12 @@ int lock_reserve_session(struct lock *lock)
 
 int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode)
 {
-    int error;
-
     assert(mode > LOCK_MODE_NONE && (size_t)mode < LOCK_MODES);
     assert(!mode_excluded_by(mode, held_modes(lock)));
     assert(!lock_find_session(lock, session_id));
     if (lock->session_count >= LOCK_MAX_SESSIONS)
         return -ENOSPC;
-    error = make_session_room(lock, 0); /* a waiter has its room already */
+    int error = make_session_room(lock, 0); /* a waiter has its room already */
     if (error)
         return error;
     lock->sessions[lock->session_count++] = (struct lock_session){.id = session_id, .mode = mode};
@@ -251,13 +249,11 @@ int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode
 int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, uint64_t now_ms,
                     uint64_t deadline_ms)
 {
-    int error;
-
     assert(wish >= LOCK_WISH_RO && (size_t)wish < LOCK_WISHES);
     assert(!lock_find_waiter(lock, waiter_id));
     if (lock->waiter_count >= LOCK_MAX_WAITERS)
         return -ENOSPC;
-    error = make_waiter_room(lock);
+    int error = make_waiter_room(lock);
     if (error)
         return error;
     lock->waiters[lock->waiter_count++] = (struct lock_waiter){
@@ -437,7 +433,6 @@ bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id)
 int lock_restore_session(struct lock *lock, const struct lock_session *session)
 {
     size_t count = lock->session_count;
-    int error;
 
     if (session->mode < LOCK_MODE_RO || (size_t)session->mode >= LOCK_MODES ||
         count >= LOCK_MAX_SESSIONS || lock->waiter_count > 0 ||
@@ -447,7 +442,7 @@ int lock_restore_session(struct lock *lock, const struct lock_session *session)
          lock->sealed) || /* its grant has dropped the sealed layout */
         mode_excluded_by(session->mode, held_modes(lock)))
         return -EINVAL;
-    error = make_session_room(lock, 0);
+    int error = make_session_room(lock, 0);
     if (error)
         return error;
     lock->sessions[lock->session_count++] = *session;
@@ -459,13 +454,12 @@ int lock_restore_session(struct lock *lock, const struct lock_session *session)
 int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter)
 {
     size_t count = lock->waiter_count;
-    int error;
 
     if (waiter->wish < LOCK_WISH_RO || (size_t)waiter->wish >= LOCK_WISHES || waiter->sleep ||
         count >= LOCK_MAX_WAITERS || (count > 0 && lock->waiters[count - 1].id >= waiter->id) ||
         (waiter->looking && waiter_is_active(waiter)))
         return -EINVAL;
-    error = make_waiter_room(lock);
+    int error = make_waiter_room(lock);
     if (error)
         return error;
     lock->waiters[lock->waiter_count++] = *waiter;

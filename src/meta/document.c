@@ -100,12 +100,11 @@ static int decode_allocations(struct layout_document *document, struct unpack *u
 {
     uint64_t total_bytes = 0;
     uint32_t count;
-    int error;
 
     if (document->has_allocations)
         return -EINVAL;
     document->has_allocations = true;
-    error = decode_count(unpack, LAYOUT_MAX_ALLOCATIONS, ALLOCATION_LEAST_BYTES, &count);
+    int error = decode_count(unpack, LAYOUT_MAX_ALLOCATIONS, ALLOCATION_LEAST_BYTES, &count);
     if (error < 0)
         return error;
     document->allocations = calloc((size_t)count + 1, sizeof document->allocations[0]);
@@ -157,12 +156,11 @@ static int decode_rows(struct layout_document *document, struct unpack *unpack, 
 {
     uint64_t entry_bytes = 0;
     uint32_t count;
-    int error;
 
     if (document->has_rows)
         return -EINVAL;
     document->has_rows = true;
-    error = decode_count(unpack, LAYOUT_MAX_ENTRIES, ROW_LEAST_BYTES, &count);
+    int error = decode_count(unpack, LAYOUT_MAX_ENTRIES, ROW_LEAST_BYTES, &count);
     if (error < 0)
         return error;
     document->rows = malloc(((size_t)count + 1) * sizeof document->rows[0]);
@@ -237,7 +235,6 @@ int layout_document_decode(const void *bytes, size_t size, struct layout_documen
 {
     struct layout_document *decoded = NULL;
     struct unpack unpack;
-    int error;
 
     *culprit = UINT64_MAX;
     if (size == 0)
@@ -246,7 +243,7 @@ int layout_document_decode(const void *bytes, size_t size, struct layout_documen
     decoded = calloc(1, sizeof *decoded);
     if (!decoded)
         return -ENOMEM;
-    error = decode_map(decoded, &unpack, culprit);
+    int error = decode_map(decoded, &unpack, culprit);
     if (error < 0) {
         layout_document_free(decoded);
         return error;

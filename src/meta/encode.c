@@ -119,7 +119,6 @@ int layout_encode(const struct layout *layout, uint8_t **bytes, size_t *size)
 {
     struct output output = {.size = layout_encoding_bytes(layout)};
     msgpack_packer packer;
-    uint8_t *shrunk;
 
     output.bytes = malloc(output.size);
     if (!output.bytes)
@@ -129,7 +128,7 @@ int layout_encode(const struct layout *layout, uint8_t **bytes, size_t *size)
         free(output.bytes);
         return -ENOMEM;
     }
-    shrunk = realloc(output.bytes, output.used);
+    uint8_t *shrunk = realloc(output.bytes, output.used);
     if (shrunk)
         output.bytes = shrunk;
     *bytes = output.bytes;
@@ -178,13 +177,12 @@ static int contents_hash(const struct layout *layout, const struct layout_docume
 {
     XXH3_state_t *state = XXH3_createState();
     msgpack_packer packer;
-    int failed;
 
     if (!state)
         return -ENOMEM;
     XXH3_128bits_reset(state);
     msgpack_packer_init(&packer, state, sum_write);
-    failed = layout ? pack_layout(&packer, layout, true) : pack_document(&packer, document);
+    int failed = layout ? pack_layout(&packer, layout, true) : pack_document(&packer, document);
     digest_put(XXH3_128bits_digest(state), hash);
     XXH3_freeState(state);
     return failed ? -ENOMEM : 0;

@@ -31,7 +31,6 @@ int layout_compare_keys(const void *a, size_t a_bytes, const void *b, size_t b_b
 /* Returns room for an entry of this size, in the current block if it fits. */
 static struct layout_entry *maker_take(struct layout_entry_maker *maker, size_t cost_bytes)
 {
-    struct layout_entry *entry;
     size_t room_bytes, refs;
 
     if (cost_bytes > maker->room_bytes - maker->used_bytes) {
@@ -47,7 +46,8 @@ static struct layout_entry *maker_take(struct layout_entry_maker *maker, size_t 
             return NULL;
         atomic_init(&maker->block->refs, 0);
     }
-    entry = (struct layout_entry *)((char *)maker->block->first + maker->used_bytes);
+    struct layout_entry *entry =
+        (struct layout_entry *)((char *)maker->block->first + maker->used_bytes);
     maker->used_bytes += cost_bytes;
     maker->left_bytes -= cost_bytes;
     /* No other thread knows the block yet. */

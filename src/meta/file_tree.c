@@ -174,7 +174,6 @@ void file_tree_begin(struct file_tree_walk *walk, const struct layout *layout, c
                      size_t bytes, const struct layout_entry *after)
 {
     bool is_directory;
-    size_t name_bytes;
 
     *walk = (struct file_tree_walk){.layout = layout};
     if (!make_prefix(walk, path, bytes))
@@ -183,7 +182,7 @@ void file_tree_begin(struct file_tree_walk *walk, const struct layout *layout, c
         layout_cursor_seek(&walk->cursor, layout, walk->key, walk->key_bytes);
         return;
     }
-    name_bytes = name_length(walk, after, &is_directory);
+    size_t name_bytes = name_length(walk, after, &is_directory);
     if (is_directory) {
         leave(walk, after, name_bytes);
     } else {
@@ -213,11 +212,10 @@ static bool is_child(struct file_tree_walk *walk, struct file_tree_child *child)
 {
     const struct layout_entry *entry = child->entry;
     struct file_tree_file file;
-    bool is_there;
 
     if (!child->is_directory)
         return file_tree_read(walk->layout, entry, &file);
-    is_there = find_in(walk, child);
+    bool is_there = find_in(walk, child);
     leave(walk, entry, child->name_bytes);
     return is_there;
 }

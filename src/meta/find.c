@@ -78,10 +78,9 @@ size_t layout_entry_rank(const struct layout *layout, const struct layout_entry 
 {
     struct index_target target = {.key = entry->key, .key_bytes = entry->key_bytes};
     struct index_place place;
-    size_t rank;
 
     layout_index_find(&layout->by_key, &target, &place);
-    rank = place.offset;
+    size_t rank = place.offset;
     for (size_t i = 0; i < place.chunk; i++)
         rank += layout->by_key.chunks[i].count;
     return rank;

@@ -63,13 +63,12 @@ static struct layout_entry *find_in_chunk(const struct layout_index *index,
 {
     const struct index_chunk_ref *ref = &index->chunks[place->chunk];
     uint64_t distance = target->serial - ref->first_serial;
-    struct layout_entry *guess;
 
     if (!index->by_serial || distance >= ref->count)
         return bisect_entries(index, target, place, 0, ref->count);
     /* The offset is at most the distance of the serials, and equal to it if none is missing
      * between. */
-    guess = ref->chunk->entries[distance];
+    struct layout_entry *guess = ref->chunk->entries[distance];
     place->offset = (uint32_t)distance;
     if (guess->serial == target->serial)
         return guess;
@@ -131,17 +130,15 @@ struct layout_entry *layout_index_search(const struct layout_index *index,
                                          struct index_place *place)
 {
     struct layout_entry *here = layout_index_at(index, *place);
-    const struct index_chunk_ref *ref;
-    int order;
 
     if (index->chunk_count == 0)
         return NULL;
     if (!here)
         return find_further(index, target, place);
-    order = compare_entry(index, here, target);
+    int order = compare_entry(index, here, target);
     if (order >= 0)
         return order == 0 ? here : NULL;
-    ref = &index->chunks[place->chunk];
+    const struct index_chunk_ref *ref = &index->chunks[place->chunk];
     if (compare_entry(index, ref->chunk->entries[ref->count - 1], target) >= 0)
         return find_near(index, target, place);
     return find_further(index, target, place);

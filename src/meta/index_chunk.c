@@ -60,11 +60,9 @@ void index_chunk_retire(const struct layout_index *index, const struct index_chu
 
 int index_chunk_own(const struct layout_index *index, struct index_chunk_ref *ref, size_t room)
 {
-    struct index_chunk *copy;
-
     if (index_chunk_is_own(ref->chunk))
         return 0;
-    copy = index_chunk_new(room > ref->chunk->room ? room : ref->chunk->room);
+    struct index_chunk *copy = index_chunk_new(room > ref->chunk->room ? room : ref->chunk->room);
     if (!copy)
         return -ENOMEM;
     memcpy(copy->entries, ref->chunk->entries, ref->count * sizeof copy->entries[0]);

@@ -122,10 +122,8 @@ static void output_next(struct output *output)
 static void output_copy(struct output *output, struct layout_entry *const *entries, size_t count)
 {
     while (count > 0) {
-        size_t most;
-
         output_next(output);
-        most = (size_t)(output->end - output->at);
+        size_t most = (size_t)(output->end - output->at);
         if (most > count)
             most = count;
         memcpy(output->at, entries, most * sizeof *entries);

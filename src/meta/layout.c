@@ -238,13 +238,12 @@ static int check_addition(const struct layout *layout, uint64_t serial, const ch
                           const char *tag, const char *wire_id)
 {
     size_t count = layout->allocation_count;
-    int error;
 
     if (count >= LAYOUT_MAX_ALLOCATIONS)
         return -ENOSPC;
     if (count > 0 && layout->by_slot[count - 1]->serial >= serial)
         return -EINVAL;
-    error = layout_check_tag(tag);
+    int error = layout_check_tag(tag);
     if (error == 0 && name)
         error = layout_check_name(name);
     if (error == 0 && name && layout_find_name(layout, name))
@@ -278,14 +277,13 @@ static void insert_name(struct layout *layout, struct layout_allocation *allocat
 int layout_append_allocation(struct layout *layout, const struct layout_allocation *from,
                              const char *name, const char *tag, const char *wire_id)
 {
-    struct layout_allocation *allocation;
     int error = reserve_allocation(layout);
 
     if (error == 0)
         error = layout_reserve_wire_id(layout, wire_id);
     if (error < 0)
         return error;
-    allocation = allocation_copy(from, name, tag, wire_id);
+    struct layout_allocation *allocation = allocation_copy(from, name, tag, wire_id);
     if (!allocation)
         return -ENOMEM;
     insert_name(layout, allocation, layout->allocation_count);
@@ -302,11 +300,10 @@ int layout_add_with_wire_id(struct layout *layout, uint64_t serial, const char *
     struct layout_allocation fresh = {
         .serial = serial, .slot = layout->next_slot, .times = NO_TIMES};
     char automatic[AUTOMATIC_NAME_BYTES];
-    int error;
 
     layout_assert_unshared(layout);
     tag = tag ? tag : "";
-    error = check_addition(layout, serial, name, tag, wire_id);
+    int error = check_addition(layout, serial, name, tag, wire_id);
     if (error < 0)
         return error;
     if (!name) {
@@ -338,16 +335,14 @@ static void forget_name(struct layout *layout, const char *name)
 
 int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
 {
-    struct layout_allocation *allocation;
     size_t removed, rank;
-    int error;
 
     layout_assert_unshared(layout);
-    allocation = layout_slot(layout, slot, &rank);
+    struct layout_allocation *allocation = layout_slot(layout, slot, &rank);
     if (!allocation)
         return -ENOENT;
     removed = (size_t)allocation->bound_entries;
-    error = layout_remove_bound(layout, allocation);
+    int error = layout_remove_bound(layout, allocation);
     if (error < 0)
         return error;
     assert(allocation->bound_entries == 0);
@@ -382,18 +377,16 @@ static void replace(struct layout *layout, size_t rank, struct layout_allocation
 int layout_rename(struct layout *layout, uint64_t slot, const char *name)
 {
     struct layout_allocation *old, *renamed;
-    const struct layout_allocation *holder;
     size_t rank;
-    int error;
 
     layout_assert_unshared(layout);
     old = layout_slot(layout, slot, &rank);
     if (!old)
         return -ENOENT;
-    error = layout_check_name(name);
+    int error = layout_check_name(name);
     if (error < 0)
         return error;
-    holder = layout_find_name(layout, name);
+    const struct layout_allocation *holder = layout_find_name(layout, name);
     if (holder)
         return holder == old ? 0 : -EEXIST;
     renamed = allocation_copy(old, name, old->tag, old->wire_id);
@@ -413,13 +406,12 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
 {
     struct layout_allocation *old, *tagged;
     size_t rank;
-    int error;
 
     layout_assert_unshared(layout);
     old = layout_slot(layout, slot, &rank);
     if (!old)
         return -ENOENT;
-    error = layout_check_tag(tag);
+    int error = layout_check_tag(tag);
     if (error < 0)
         return error;
     tagged = allocation_copy(old, old->name, tag, old->wire_id);
@@ -468,7 +460,6 @@ int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uin
                       uint64_t aligned_bytes, bool spool)
 {
     struct layout_allocation *allocation = layout_slot(layout, slot, NULL);
-    uint64_t others;
 
     layout_assert_unshared(layout);
     if (!allocation)
@@ -477,7 +468,7 @@ int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uin
         size_bytes = aligned_bytes = 0;
         spool = false;
     }
-    others = layout->total_bytes - allocation->aligned_bytes;
+    uint64_t others = layout->total_bytes - allocation->aligned_bytes;
     if (aligned_bytes < size_bytes || aligned_bytes > UINT64_MAX - others)
         return -EINVAL;
     count_out(layout, allocation);
@@ -513,12 +504,11 @@ static int check_allocation(const struct layout_allocation *allocation, bool spo
 static int check_entry(const struct layout *layout, const struct layout_entry *entry, char *message,
                        size_t message_bytes)
 {
-    const struct layout_allocation *allocation;
     char name[NAME_MAX_BYTES + 1];
 
     if (entry->slot == LAYOUT_UNBOUND)
         return 0;
-    allocation = layout_slot(layout, entry->slot, NULL);
+    const struct layout_allocation *allocation = layout_slot(layout, entry->slot, NULL);
     if (entry->offset < allocation->aligned_bytes)
         return 0;
     name_encode_key(entry->key, entry->key_bytes, name);

@@ -49,7 +49,6 @@ static int plan_sums(struct pieces *pieces)
 int pieces_of_layout(const struct layout *layout, struct pieces *pieces)
 {
     size_t count = layout_count_allocations(layout);
-    int error;
 
     memset(pieces, 0, sizeof(*pieces));
     pieces->allocations = calloc(count + 1, sizeof(*pieces->allocations));
@@ -63,7 +62,7 @@ int pieces_of_layout(const struct layout *layout, struct pieces *pieces)
             return -ENOMEM;
         pieces->allocation_count = i + 1;
     }
-    error = plan_count(pieces);
+    int error = plan_count(pieces);
     return error ? -E2BIG : plan_sums(pieces);
 }
 
@@ -79,7 +78,6 @@ void pieces_free(struct pieces *pieces)
 struct piece_place pieces_place(const struct pieces *pieces, size_t index)
 {
     size_t low = 0, high = pieces->allocation_count, middle;
-    const struct pieces_allocation *allocation;
     uint64_t offset, left;
 
     assert(index < pieces->piece_count);
@@ -90,7 +88,7 @@ struct piece_place pieces_place(const struct pieces *pieces, size_t index)
         else
             high = middle;
     }
-    allocation = &pieces->allocations[low];
+    const struct pieces_allocation *allocation = &pieces->allocations[low];
     offset = (index - allocation->first_piece) * (uint64_t)PIECES_BYTES;
     left = allocation->size_bytes - offset;
     return (struct piece_place){low, offset, left < PIECES_BYTES ? left : PIECES_BYTES};
@@ -197,13 +195,12 @@ uint64_t pieces_text_bytes(const struct layout *layout)
 static int decode_allocation(struct words *words, size_t rank, struct pieces_allocation *allocation)
 {
     uint64_t number;
-    int error;
 
     if (!words_take(words, "allocation ") || !words_number(words, &number) || number != rank ||
         !words_take(words, " ") || !words_number(words, &allocation->size_bytes) ||
         !words_take(words, " "))
         return words_fail(words, "'allocation %zu' with a size and a name is expected", rank);
-    error = words_allocation_name(words, &allocation->name);
+    int error = words_allocation_name(words, &allocation->name);
     return error ? error : words_end_line(words);
 }
 

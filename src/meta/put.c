@@ -174,13 +174,12 @@ static int plan_make_room(struct plan *plan)
 static int plan_carry_out(struct plan *plan, struct layout *layout, size_t *culprit)
 {
     int error = plan_locate(plan, layout);
-    size_t clash;
 
     if (error == 0)
         error = plan_make_entries(plan);
     if (error < 0)
         return error;
-    clash = layout_place_by_serial(layout, plan->by_serial, plan->count);
+    size_t clash = layout_place_by_serial(layout, plan->by_serial, plan->count);
     if (clash < plan->count) {
         *culprit = find_culprit(plan, plan->by_serial[clash].entry->serial);
         return -EINVAL;
@@ -198,13 +197,11 @@ static int plan_carry_out(struct plan *plan, struct layout *layout, size_t *culp
 static int put_planned(struct layout *layout, struct plan *plan, bool skip_unknown_slots,
                        size_t *culprit)
 {
-    int error;
-
     layout_assert_unshared(layout);
     *culprit = plan->put_count;
     if (plan->put_count == 0)
         return 0;
-    error = plan_make_room(plan);
+    int error = plan_make_room(plan);
     if (error < 0)
         return error;
     error = plan_collect(plan, layout, skip_unknown_slots, culprit);

@@ -12,11 +12,9 @@
 
 int layout_restore(uint64_t next_slot, uint64_t changes, struct layout **layout)
 {
-    struct layout *made;
-
     if (next_slot > MOST_SLOTS)
         return -EINVAL;
-    made = layout_new();
+    struct layout *made = layout_new();
     if (!made)
         return -ENOMEM;
     made->next_slot = next_slot;
@@ -38,14 +36,12 @@ static int copy_text(const char *text, size_t bytes, char copy[NAME_MAX_BYTES + 
 
 static int check_place(const struct layout *layout, const struct layout_restored *allocation)
 {
-    const struct layout_allocation *last;
-
     if (layout->entry_count > 0 || layout->allocation_count >= LAYOUT_MAX_ALLOCATIONS ||
         allocation->slot >= layout->next_slot)
         return -EINVAL;
     if (layout->allocation_count == 0)
         return 0;
-    last = layout->by_slot[layout->allocation_count - 1];
+    const struct layout_allocation *last = layout->by_slot[layout->allocation_count - 1];
     return last->slot < allocation->slot && last->serial < allocation->serial ? 0 : -EINVAL;
 }
 
@@ -77,7 +73,6 @@ int layout_restore_allocation(struct layout *layout, const struct layout_restore
     };
     char name[NAME_MAX_BYTES + 1], tag[NAME_MAX_BYTES + 1], id[NAME_MAX_BYTES + 1];
     const char *wire_id = allocation->wire_id_bytes > 0 ? id : NULL;
-    int error;
 
     layout_assert_unshared(layout);
     if (check_place(layout, allocation) < 0 || check_memory(layout, allocation) < 0 ||
@@ -87,7 +82,7 @@ int layout_restore_allocation(struct layout *layout, const struct layout_restore
         layout_check_name(name) < 0 || layout_check_tag(tag) < 0 ||
         layout_find_name(layout, name) || layout_check_new_wire_id(layout, wire_id) < 0)
         return -EINVAL;
-    error = layout_append_allocation(layout, &from, name, tag, wire_id);
+    int error = layout_append_allocation(layout, &from, name, tag, wire_id);
     if (error == 0)
         layout->total_bytes += allocation->aligned_bytes;
     return error;
@@ -96,8 +91,6 @@ int layout_restore_allocation(struct layout *layout, const struct layout_restore
 int layout_restore_entries(struct layout *layout, const struct layout_put *puts, size_t count,
                            size_t *culprit)
 {
-    int error;
-
     *culprit = count;
     if (layout->entry_count > 0 || count > LAYOUT_MAX_ENTRIES)
         return -EINVAL;
@@ -108,6 +101,6 @@ int layout_restore_entries(struct layout *layout, const struct layout_put *puts,
             return -EINVAL;
         }
     }
-    error = layout_put_many(layout, puts, count, false, culprit);
+    int error = layout_put_many(layout, puts, count, false, culprit);
     return error == 0 || error == -ENOMEM ? error : -EINVAL;
 }

@@ -53,11 +53,9 @@ int layout_reserve_wire_id(struct layout *layout, const char *wire_id)
 
 void layout_insert_wire_id(struct layout *layout, struct layout_allocation *allocation)
 {
-    size_t at;
-
     if (!allocation->wire_id)
         return;
-    at = lower_bound(layout, allocation->wire_id);
+    size_t at = lower_bound(layout, allocation->wire_id);
     memmove(layout->by_wire_id + at + 1, layout->by_wire_id + at,
             (layout->wire_id_count - at) * sizeof layout->by_wire_id[0]);
     layout->by_wire_id[at] = allocation;
@@ -66,11 +64,9 @@ void layout_insert_wire_id(struct layout *layout, struct layout_allocation *allo
 
 void layout_forget_wire_id(struct layout *layout, const struct layout_allocation *allocation)
 {
-    size_t at;
-
     if (!allocation->wire_id)
         return;
-    at = lower_bound(layout, allocation->wire_id);
+    size_t at = lower_bound(layout, allocation->wire_id);
     layout->wire_id_count--;
     memmove(layout->by_wire_id + at, layout->by_wire_id + at + 1,
             (layout->wire_id_count - at) * sizeof layout->by_wire_id[0]);

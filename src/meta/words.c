@@ -174,10 +174,9 @@ int words_line_digest(struct words *words, const char *word, uint8_t digest[DIGE
 int words_line_end(struct words *words)
 {
     uint8_t sum[DIGEST_BYTES], read[DIGEST_BYTES];
-    int error;
 
     digest_make(words->begin, (size_t)(words->at - words->begin), sum);
-    error = words_line_digest(words, "end", read);
+    int error = words_line_digest(words, "end", read);
     if (error)
         return error;
     if (words->at != words->end)
@@ -245,13 +244,12 @@ void words_put_digest(FILE *to, const char *word, const uint8_t digest[DIGEST_BY
 int words_put_end(FILE *to, bool with_sum, char **text, size_t *text_bytes)
 {
     uint8_t sum[DIGEST_BYTES];
-    int failed;
 
     if (with_sum && fflush(to) == 0) {
         digest_make(*text, *text_bytes, sum);
         words_put_digest(to, "end", sum);
     }
-    failed = ferror(to);
+    int failed = ferror(to);
     if (fclose(to) == 0 && !failed)
         return 0;
     free(*text);

@@ -92,8 +92,6 @@ int unpack_int(struct unpack *unpack, uint64_t *magnitude, bool *is_negative)
 {
     int first = first_byte(unpack);
     uint64_t value;
-    size_t width;
-    int error;
 
     *is_negative = first >= NEGATIVE_FIXINT_FIRST;
     if ((first >= 0 && first <= POSITIVE_FIXINT_LAST) || *is_negative) {
@@ -105,8 +103,8 @@ int unpack_int(struct unpack *unpack, uint64_t *magnitude, bool *is_negative)
         return read_number(unpack, (size_t)1 << (first - UINT_8), magnitude);
     if (first < INT_8 || first > INT_64)
         return -EINVAL;
-    width = (size_t)1 << (first - INT_8);
-    error = read_number(unpack, width, &value);
+    size_t width = (size_t)1 << (first - INT_8);
+    int error = read_number(unpack, width, &value);
     if (error < 0)
         return error;
     *is_negative = value >> (width * 8 - 1);
@@ -133,11 +131,10 @@ static int read_bytes(struct unpack *unpack, int wide_first, const uint8_t **byt
 {
     int first = first_byte(unpack);
     uint64_t length;
-    size_t width;
 
     if (first < wide_first || first > wide_first + 2)
         return -EINVAL;
-    width = (size_t)1 << (first - wide_first);
+    size_t width = (size_t)1 << (first - wide_first);
     if (peek_number(unpack, width, &length) < 0 || length > unpack_left(unpack) - 1 - width)
         return -EINVAL;
     *bytes = unpack->at + 1 + width;

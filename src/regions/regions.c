@@ -53,11 +53,10 @@ struct region *region_new(const char *name, size_t name_bytes, const char *key, 
 static int compare_names(const struct region *region, uint32_t uid, const char *name, size_t bytes)
 {
     size_t shorter = region->name_bytes < bytes ? region->name_bytes : bytes;
-    int order;
 
     if (region->uid != uid)
         return region->uid < uid ? -1 : 1;
-    order = shorter > 0 ? memcmp(region->name, name, shorter) : 0;
+    int order = shorter > 0 ? memcmp(region->name, name, shorter) : 0;
     if (order != 0 || region->name_bytes == bytes)
         return order;
     return region->name_bytes < bytes ? -1 : 1;

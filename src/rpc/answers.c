@@ -116,13 +116,12 @@ __attribute__((format(printf, 3, 0))) static void
 refuse(struct rpc_connection *connection, int error, const char *format, va_list arguments)
 {
     char *text = malloc(RPC_TEXT_BYTES);
-    int bytes;
 
     if (!text) {
         rpc_close_after(connection);
         return;
     }
-    bytes = vsnprintf(text, RPC_TEXT_BYTES, format, arguments);
+    int bytes = vsnprintf(text, RPC_TEXT_BYTES, format, arguments);
     if (bytes >= (int)RPC_TEXT_BYTES)
         text[cut_bytes(text, RPC_TEXT_BYTES - 1)] = '\0';
     refuse_with(connection, error, message_text(text));
@@ -291,14 +290,13 @@ void rpc_export(struct rpc_connection *connection, const struct layout_allocatio
 {
     struct service_descriptor descriptor;
     struct rpc_askers askers;
-    int error;
 
     /* One at a time: unread descriptors count for all processes of the daemon's user. */
     if (rpc_has_unread(connection)) {
         rpc_await_reader(connection);
         return;
     }
-    error = rpc_find_askers(connection, &askers);
+    int error = rpc_find_askers(connection, &askers);
 
     if (error == 0)
         error =

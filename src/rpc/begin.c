@@ -125,7 +125,6 @@ int rpc_connection_new(struct rpc_listener *listener, uint64_t id, struct kept *
 {
     struct rpc *rpc = listener->rpc;
     struct rpc_connection *connection = rpc_connection_make(rpc, id, fd);
-    int error;
 
     if (!connection) {
         if (kept)
@@ -135,7 +134,7 @@ int rpc_connection_new(struct rpc_listener *listener, uint64_t id, struct kept *
     connection->domain = listener->domain;
     connection->protocol = listener->protocol;
     connection->kept = kept;
-    error = start(connection);
+    int error = start(connection);
     if (error == 0) {
         rpc_show_input(connection);
         return 0;

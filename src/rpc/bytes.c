@@ -38,11 +38,9 @@ static ssize_t send_some(struct rpc_connection *connection)
  * its number reused. */
 static int own_passed(struct rpc_connection *connection)
 {
-    int fd;
-
     if (connection->passed_fd < 0 || connection->passed_is_own)
         return -EAGAIN;
-    fd = fcntl(connection->passed_fd, F_DUPFD_CLOEXEC, 3);
+    int fd = fcntl(connection->passed_fd, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return -errno;
     rpc_pass(connection, fd, true);
@@ -85,12 +83,11 @@ int rpc_send_output(struct rpc_connection *connection)
 int rpc_find_frame(const struct rpc_connection *connection, size_t *bytes)
 {
     size_t payload_bytes = 0;
-    int error;
 
     *bytes = 0;
     if (connection->input_bytes < MESSAGE_HEADER_BYTES)
         return 0;
-    error = message_payload_bytes(connection->protocol, connection->input, &payload_bytes);
+    int error = message_payload_bytes(connection->protocol, connection->input, &payload_bytes);
     if (error == 0)
         *bytes = MESSAGE_HEADER_BYTES + payload_bytes;
     return error;
@@ -142,8 +139,6 @@ bool rpc_has_misplaced_descriptor(const struct rpc_connection *connection)
 
 int rpc_receive(struct rpc_connection *connection)
 {
-    size_t room;
-    ssize_t size;
     int error = make_room(connection);
 
     if (error == -EDQUOT || error == -ENOMEM) {
@@ -152,10 +147,10 @@ int rpc_receive(struct rpc_connection *connection)
     }
     if (error < 0)
         return error;
-    room = connection->input_room - connection->input_bytes;
+    size_t room = connection->input_room - connection->input_bytes;
     if (room == 0)
         return -EAGAIN;
-    size = rpc_read(connection, room);
+    ssize_t size = rpc_read(connection, room);
     if (size < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno;
     if (rpc_has_misplaced_descriptor(connection) && connection->phase != RPC_HELLO)

@@ -298,15 +298,13 @@ static int serve_frame(struct rpc_connection *connection)
  * the service. */
 static int advance_once(struct rpc_connection *connection)
 {
-    int error;
-
     if (connection->note_error)
         return connection->note_error;
     if (connection->is_paused)
         return 0;
     if (connection->listing)
         return 0; /* until its list is complete */
-    error = rpc_send_output(connection);
+    int error = rpc_send_output(connection);
     if (error < 0)
         return error == -EAGAIN ? 0 : error;
     if (connection->phase == RPC_CLOSING)

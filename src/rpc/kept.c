@@ -196,11 +196,9 @@ void kept_give(struct kept_memory *memory, struct kept *kept)
 
 static bool makes_sense(const struct kept *kept)
 {
-    const struct kept_input *input;
-
     if (kept->input_at > 1 || kept->output_at > 1)
         return false;
-    input = &kept->inputs[kept->input_at];
+    const struct kept_input *input = &kept->inputs[kept->input_at];
     return input->begin_bytes <= KEPT_INPUT_BYTES &&
            input->size_bytes <= KEPT_INPUT_BYTES - input->begin_bytes &&
            input->read.msg_len <= KEPT_INPUT_BYTES - input->begin_bytes - input->size_bytes &&

@@ -69,7 +69,6 @@ static void start(struct rpc_connection *connection, const struct rpc_view *view
 {
     struct message answer = {.type = get_answer_type(&from)};
     struct rpc_listing *listing = malloc(sizeof *listing);
-    int error;
 
     if (!listing) {
         refuse_list(connection, -ENOMEM);
@@ -82,7 +81,7 @@ static void start(struct rpc_connection *connection, const struct rpc_view *view
     if (listing->of_keys)
         layout_cursor_seek(&listing->cursor, listing->layout, listing->wanted,
                            listing->wanted_bytes);
-    error = message_begin(&connection->output, connection->protocol, &answer);
+    int error = message_begin(&connection->output, connection->protocol, &answer);
     if (error)
         refuse_list(connection, error);
 }
@@ -156,13 +155,13 @@ static int add_allocations(struct rpc_connection *connection, struct rpc_listing
     int error = 0;
 
     for (unsigned i = 0; i < ALLOCATIONS_PER_TURN && error == 0; i++) {
-        const struct layout_allocation *allocation;
         char id[WIRE_ID_UUID_BYTES];
         struct message item = {0};
 
         if (listing->rank == count)
             return 0;
-        allocation = layout_at_rank(listing->layout, listing->rank++);
+        const struct layout_allocation *allocation =
+            layout_at_rank(listing->layout, listing->rank++);
         if (!has_tag(listing, allocation))
             continue;
         rpc_fill_allocation(connection, &listing->store, allocation, id, &item);
@@ -260,15 +259,13 @@ void rpc_list_events(struct rpc_connection *connection, const struct core_store 
 {
     struct message answer = {.type = MESSAGE_GET_EVENT_HISTORY_RESPONSE};
     struct message *items = calloc(CORE_HISTORY_EVENTS, sizeof *items);
-    uint32_t first;
-    int error;
 
     if (!items) {
         rpc_refuse_errno(connection, "list events", -ENOMEM);
         return;
     }
-    first = gather_events(&store->history, items);
-    error = message_begin(&connection->output, connection->protocol, &answer);
+    uint32_t first = gather_events(&store->history, items);
+    int error = message_begin(&connection->output, connection->protocol, &answer);
     for (uint32_t i = first; i < CORE_HISTORY_EVENTS && error == 0; i++)
         error = message_add_item(&connection->output, &items[i]);
     if (error == 0)

@@ -148,13 +148,12 @@ static int read_pair(struct reader *reader, const struct message_row *row, read_
 {
     const char *key;
     size_t bytes;
-    int field;
 
     if (unpack_str(&reader->unpack, &key, &bytes) < 0)
         return -EINVAL;
     if (row->tag && is_type(key, bytes))
         return read_type(reader, row);
-    field = find_field(row, key, bytes);
+    int field = find_field(row, key, bytes);
     if (field >= 0) {
         *seen |= 1u << field;
         return read(reader, row, &row->fields[field], message);

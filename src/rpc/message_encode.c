@@ -40,7 +40,6 @@ static size_t most_frame_bytes(const struct message_buffer *buffer)
 static int make_room(struct message_buffer *buffer, size_t bytes)
 {
     size_t room = buffer->room_bytes ? buffer->room_bytes : FIRST_ROOM_BYTES;
-    uint8_t *moved;
 
     if (bytes <= buffer->room_bytes - buffer->used_bytes)
         return 0;
@@ -49,7 +48,7 @@ static int make_room(struct message_buffer *buffer, size_t bytes)
             return -ENOMEM;
         room += room < LONG_ROOM_BYTES ? room : room / 4;
     }
-    moved = realloc(buffer->bytes, room);
+    uint8_t *moved = realloc(buffer->bytes, room);
     if (!moved)
         return -ENOMEM;
     buffer->bytes = moved;
@@ -249,14 +248,13 @@ static int begin_items(struct message_buffer *buffer, bool is_bare, size_t count
 int message_add_texts(struct message_buffer *buffer, const struct message_text *texts, size_t count)
 {
     size_t most_bytes = 0;
-    uint8_t *at;
 
     for (size_t i = 0; i < count; i++) {
         most_bytes += LONGEST_TEXT_HEAD + texts[i].bytes;
     }
     if (begin_items(buffer, true, count) < 0 || reserve(buffer, most_bytes) < 0)
         return buffer->error;
-    at = buffer->bytes + buffer->used_bytes;
+    uint8_t *at = buffer->bytes + buffer->used_bytes;
     for (size_t i = 0; i < count; i++) {
         at = pack_str_head(at, texts[i].bytes);
         memcpy(at, texts[i].at, texts[i].bytes);

@@ -72,13 +72,12 @@ static int restore_answer(struct rpc_connection *connection)
     const struct kept *kept = connection->kept;
     const struct kept_output *output = kept_get_output(kept);
     uint64_t frame = kept_get_input(kept)->consumed + 1, sent_bytes = 0;
-    int error;
 
     if (output->frame == frame)
         sent_bytes = output->sent_bytes + output->send.msg_len;
     if (sent_bytes == 0 && connection->noted.answered != frame)
         return 0; /* it is served again */
-    error = rpc_find_frame(connection, &connection->frame_bytes);
+    int error = rpc_find_frame(connection, &connection->frame_bytes);
     if (error == 0 &&
         (connection->frame_bytes == 0 || connection->frame_bytes > connection->input_bytes))
         error = -EPROTO;
@@ -97,7 +96,6 @@ static int restore_answer(struct rpc_connection *connection)
 static int restore(struct rpc_connection *connection)
 {
     const struct rpc_note *note = idvec_find(&connection->rpc->notes, connection->id);
-    int error;
 
     if (note)
         connection->noted = *note;
@@ -110,7 +108,7 @@ static int restore(struct rpc_connection *connection)
     rpc_take_read(connection);
     connection->input_room =
         connection->input_bytes > RPC_INPUT_BYTES ? connection->input_bytes : RPC_INPUT_BYTES;
-    error = rpc_reserve_input(connection, connection->input_room);
+    int error = rpc_reserve_input(connection, connection->input_room);
     return error ? error : restore_answer(connection);
 }
 
@@ -153,11 +151,10 @@ static int count_in(struct rpc_connection *connection)
 int rpc_take_over(struct rpc *rpc, uint64_t id, int fd, bool is_refused)
 {
     struct rpc_connection *connection = rpc_connection_make(rpc, id, fd);
-    int error;
 
     if (!connection)
         return -ENOMEM;
-    error = find_place(connection);
+    int error = find_place(connection);
     if (error == 0)
         error = rpc_read_peer(connection);
     if (error == 0 && is_refused)

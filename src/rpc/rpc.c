@@ -169,14 +169,12 @@ static void on_connect(struct event_watch *watch, uint32_t events)
 int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol protocol,
                int listen_fd)
 {
-    struct rpc_listener *listener;
-
     if ((unsigned)domain >= RPC_DOMAIN_COUNT || (unsigned)protocol > MESSAGE_V1 ||
         rpc->listeners[domain][protocol].watch.fd >= 0) {
         close(listen_fd);
         return -EINVAL;
     }
-    listener = &rpc->listeners[domain][protocol];
+    struct rpc_listener *listener = &rpc->listeners[domain][protocol];
     listener->watch = (struct event_watch){.fd = listen_fd, .ready = on_connect};
     return watch_listener(listener, EVENT_READ);
 }

@@ -91,7 +91,6 @@ ssize_t rpc_read(struct rpc_connection *connection, size_t room)
 {
     struct kept_input *input = kept_change_input(connection->kept);
     struct iovec part = {.iov_base = connection->input + connection->input_bytes, .iov_len = room};
-    ssize_t size;
 
     input->read.msg_hdr = (struct msghdr){.msg_iov = &part,
                                           .msg_iovlen = 1,
@@ -101,7 +100,7 @@ ssize_t rpc_read(struct rpc_connection *connection, size_t room)
     /* Without the C library's wrapper: the kernel itself writes msg_len. */
     if (syscall(SYS_recvmmsg, connection->watch.fd, &input->read, 1, MSG_DONTWAIT, NULL) < 0)
         return -1;
-    size = input->read.msg_len;
+    ssize_t size = input->read.msg_len;
     rpc_take_read(connection);
     return size;
 }
@@ -125,12 +124,11 @@ static void consume_senders(struct kept_input *input, size_t bytes)
 static void move_input(struct kept *kept)
 {
     const struct kept_input *now = kept_get_input(kept);
-    struct kept_input *next;
     uint8_t *bytes = kept_get_input_bytes(kept);
 
     if (now->begin_bytes == 0 || now->size_bytes > now->begin_bytes)
         return;
-    next = kept_change_input(kept);
+    struct kept_input *next = kept_change_input(kept);
     memcpy(bytes, bytes + next->begin_bytes, next->size_bytes);
     next->begin_bytes = 0;
     kept_set_input(kept);

@@ -172,7 +172,6 @@ static void finish_allocate(struct rpc_connection *connection, int error,
                             const struct service_answer *made)
 {
     struct message answer = {.type = MESSAGE_ALLOCATE_RESPONSE};
-    const struct layout_allocation *allocation;
     char id[WIRE_ID_UUID_BYTES];
     struct rpc_view view;
 
@@ -182,7 +181,7 @@ static void finish_allocate(struct rpc_connection *connection, int error,
         rpc_refuse_errno(connection, "allocate", error);
     if (error || !rpc_view_session(connection, &view))
         return;
-    allocation = layout_find_slot(view.layout, made->slot, NULL);
+    const struct layout_allocation *allocation = layout_find_slot(view.layout, made->slot, NULL);
     rpc_fill_allocation(connection, view.store, allocation, id, &answer);
     rpc_answer(connection, &answer);
 }

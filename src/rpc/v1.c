@@ -50,7 +50,6 @@ static void resolve_checkpoint(struct rpc_connection *connection, bool complete)
     const struct message_text *token = &connection->asked.token;
     struct service_fence fence = {0};
     uint8_t bytes[16] = {0};
-    int error;
 
     if (!token->at || token->bytes == 0) {
         rpc_refuse(connection, "checkpoint token must not be empty");
@@ -58,7 +57,7 @@ static void resolve_checkpoint(struct rpc_connection *connection, bool complete)
     }
     /* a token of another form matches no fence */
     wire_id_parse_uuid(token->at, token->bytes, bytes);
-    error = service_unfence(connection->rpc->service, &connection->caller, bytes, complete);
+    int error = service_unfence(connection->rpc->service, &connection->caller, bytes, complete);
     if (error == -EINVAL)
         rpc_refuse(connection, "checkpoint token does not match the prepared checkpoint");
     else if (error == -ESTALE)
@@ -211,11 +210,10 @@ static void free_allocation(struct rpc_connection *connection, const struct rpc_
 {
     const struct layout_allocation *allocation = find_asked(connection, view);
     struct service_actor by = rpc_actor(connection);
-    int error;
 
     if (!allocation)
         return;
-    error = service_remove_slot(connection->rpc->service, &by, allocation->slot);
+    int error = service_remove_slot(connection->rpc->service, &by, allocation->slot);
     if (error)
         rpc_refuse_errno(connection, "free", error);
     else

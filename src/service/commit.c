@@ -291,7 +291,6 @@ static bool go_without(struct ending *ending)
 
 bool service_prepare_commit(struct service *s, struct in_flight *in_flight, struct ending *ending)
 {
-    struct commit_job *preparing;
     if (is_ready(s, ending))
         return false;
     service_drop_prepared(s, ending);
@@ -300,7 +299,7 @@ bool service_prepare_commit(struct service *s, struct in_flight *in_flight, stru
         return false;
     steps_go(ending_steps, &ending->state, ENDING_PREPARES);
     ending->tries++;
-    preparing = job_new(s, ending->session, ending->flags, end_prepare);
+    struct commit_job *preparing = job_new(s, ending->session, ending->flags, end_prepare);
     if (!preparing)
         return go_without(ending);
     ending->preparing = preparing;

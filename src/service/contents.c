@@ -172,12 +172,10 @@ static int count_sums(struct service *s, struct sums *sums, const struct core_st
 static bool begin_job(struct service *s, struct sums *sums, enum sums_state state,
                       void (*run)(struct job *), void (*end)(struct service *, struct task *))
 {
-    int error;
-
     sums->state = state;
     sums->task = (struct task){.job.run = run, .end = end};
     sums->running++;
-    error = service_submit(s, SERVICE_POOL_COMPUTE, &sums->task);
+    int error = service_submit(s, SERVICE_POOL_COMPUTE, &sums->task);
     if (!error)
         return true;
     sums->running--;
@@ -222,11 +220,10 @@ static void run_encode(struct job *job)
 static int make_known(struct service *s, struct sums *sums)
 {
     struct sums *former = idvec_find(&s->known_sums, sums->store);
-    int error;
 
     if (former)
         free_sums(s, former);
-    error = idvec_insert(&s->known_sums, sums);
+    int error = idvec_insert(&s->known_sums, sums);
     if (!error)
         sums->state = SUMS_KNOWN;
     return error;
@@ -257,10 +254,9 @@ static int finish(struct service *s, struct sums *sums)
 static void end_encode(struct service *s, struct task *task)
 {
     struct sums *sums = CONTAINER_OF(task, struct sums, task);
-    int error;
 
     sums->running--;
-    error = sums->is_dropped ? -ESTALE : finish(s, sums);
+    int error = sums->is_dropped ? -ESTALE : finish(s, sums);
     if (error)
         fail(s, sums, error);
     else
@@ -301,7 +297,6 @@ static int begin_sum(struct service *s, struct sums *sums, const struct core_fil
     const struct layout_allocation *allocation = layout_at_rank(store->fixed, place.rank);
     struct piece *piece = idvec_find(&s->pieces.all, allocation->memory);
     struct sum_job *of = piece ? calloc(1, sizeof *of) : NULL;
-    int error;
 
     if (!of)
         return piece ? -ENOMEM : -EIO;
@@ -314,7 +309,7 @@ static int begin_sum(struct service *s, struct sums *sums, const struct core_fil
                            .session = file->session,
                            .index = sums->started,
                            .place = place};
-    error = service_begin_use(s, file->session);
+    int error = service_begin_use(s, file->session);
     if (!error) {
         piece_begin(piece);
         error = turn_begin(s, &of->turn, false);

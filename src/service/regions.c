@@ -384,7 +384,6 @@ static int find_allocation(const struct service *s, const struct service_caller 
 {
     char text[REGION_MAX_KEY_BYTES + 1];
     size_t store_bytes = (size_t)(key->slash - key->text);
-    const struct layout_allocation *allocation;
     memcpy(text, key->text, key->bytes);
     text[store_bytes] = '\0';
     text[key->bytes] = '\0';
@@ -395,7 +394,8 @@ static int find_allocation(const struct service *s, const struct service_caller 
         return fail(reason, SERVICE_REGION_NO_OBJECT, error);
     if (!(*store)->lock.committed && !core_get_writer(s->core, (*store)->id))
         return fail(reason, SERVICE_REGION_UNCOMMITTED, -ENODATA);
-    allocation = layout_find_name(core_get_layout(s->core, *store), text + store_bytes + 1);
+    const struct layout_allocation *allocation =
+        layout_find_name(core_get_layout(s->core, *store), text + store_bytes + 1);
     if (!allocation && !core_get_writer(s->core, (*store)->id))
         return fail(reason, SERVICE_REGION_NO_OBJECT, -ENOENT);
     *serial = allocation ? allocation->serial : 0;

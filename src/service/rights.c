@@ -70,13 +70,12 @@ int service_check_right(const struct service *s, uint64_t store,
                         const struct service_caller *caller, unsigned rights)
 {
     const struct core_store *found = core_find_store(s->core, store);
-    unsigned bits;
 
     if (store != 0 && !found)
         return -ENOENT;
     if (caller->uid == 0)
         return 0;
-    bits = found ? get_bits(caller, found->uid, found->gid, found->mode, rights)
-                 : get_bits(caller, s->options.admin_uid, UINT32_MAX, TOP_MODE, rights);
+    unsigned bits = found ? get_bits(caller, found->uid, found->gid, found->mode, rights)
+                          : get_bits(caller, s->options.admin_uid, UINT32_MAX, TOP_MODE, rights);
     return rights & ~bits ? -EACCES : 0;
 }

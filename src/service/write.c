@@ -130,10 +130,9 @@ int service_sync(struct service *s, uint64_t file, struct service_request *reque
 
 void service_seal_file(struct service *s, const struct core_file *file)
 {
-    const struct layout_allocation *allocation;
     if (file->kind != CORE_KIND_ALLOCATION || !(file->flags & CORE_OPEN_WRITE))
         return;
-    allocation = core_find_allocation(s->core, file->serial, NULL);
+    const struct layout_allocation *allocation = core_find_allocation(s->core, file->serial, NULL);
     if (!allocation || !allocation->spool)
         return;
     struct spool_op op = make_op(file, SPOOL_SEAL, NULL);

@@ -25,7 +25,6 @@ void complaints_init(struct complaints *complaints, const char *device, const ch
 bool complaints_may_log(struct complaints *complaints)
 {
     uint64_t at_ms = clock_now_ms();
-    bool may;
 
     SCOPED_LOCK(&complaints->mutex);
     if (complaints->since_ms == 0 || at_ms - complaints->since_ms >= MINUTE_MS) {
@@ -33,7 +32,7 @@ bool complaints_may_log(struct complaints *complaints)
         complaints->since_ms = at_ms;
         complaints->logged = 0;
     }
-    may = complaints->logged < COMPLAINTS_A_MINUTE;
+    bool may = complaints->logged < COMPLAINTS_A_MINUTE;
     if (may)
         complaints->logged++;
     else if (complaints->left_out++ == 0)

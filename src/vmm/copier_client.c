@@ -214,10 +214,9 @@ int copier_client_lend(struct copier_client *client, const struct copier_piece *
         .file = -1,
     };
     unsigned entry;
-    int error;
 
     SCOPED_LOCK(&client->mutex);
-    error = lend_ahead(client, piece, span, loan);
+    int error = lend_ahead(client, piece, span, loan);
     if (error == -ETIMEDOUT) {
         tell(client, &get.request, error, NULL);
         error = -EIO;
@@ -238,11 +237,10 @@ int copier_client_lend_now(struct copier_client *client, const struct copier_pie
                            const struct vmm_span *span, struct vmm_loan *loan)
 {
     unsigned entry;
-    int error;
 
     if (!span->reader || pthread_mutex_trylock(&client->mutex) != 0)
         return -EAGAIN;
-    error = readahead_lend(client, piece, span, loan, &entry);
+    int error = readahead_lend(client, piece, span, loan, &entry);
     pthread_mutex_unlock(&client->mutex);
     return error == 0 ? 0 : -EAGAIN;
 }
@@ -329,7 +327,6 @@ void copier_client_forget_file(struct copier_client *client, uint64_t serial)
 static int make_ring(struct copier_client *client)
 {
     int fd = memfd_make("gmsfs-ring", 0), error;
-    void *at;
 
     client->ring_fd = fd;
     if (fd < 0)
@@ -341,7 +338,7 @@ static int make_ring(struct copier_client *client)
         error = memfd_close_to_others(fd);
     if (error < 0)
         return error;
-    at = mmap(NULL, COPIER_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *at = mmap(NULL, COPIER_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         return -errno;
     madvise(at, COPIER_SHARED_BYTES, MADV_DONTFORK);
@@ -355,7 +352,6 @@ static int make_ring(struct copier_client *client)
 int copier_client_new(const struct copier_client_options *options, struct copier_client **made)
 {
     struct copier_client *client = calloc(1, sizeof(*client));
-    int error;
 
     if (!client)
         return -ENOMEM;
@@ -368,7 +364,7 @@ int copier_client_new(const struct copier_client_options *options, struct copier
     pthread_mutex_init(&client->mutex, NULL);
     thread_init_condition(&client->changed);
     complaints_init(&client->complaints, client->name, "failures of GPU memory's bytes");
-    error = make_ring(client);
+    int error = make_ring(client);
     if (error < 0)
         copier_client_free(client);
     else

@@ -72,7 +72,6 @@ static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     pid_t pid;
-    int error;
 
     snprintf(device, sizeof(device), "%s", client->options.pci_id);
     if (posix_spawn_file_actions_init(&actions))
@@ -81,7 +80,7 @@ static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
         posix_spawn_file_actions_destroy(&actions);
         return -ENOMEM;
     }
-    error = prepare_attributes(&attributes);
+    int error = prepare_attributes(&attributes);
     if (!error)
         error = prepare_files(&actions, socket_fd, ring_fd);
     if (!error)
@@ -157,7 +156,6 @@ static int await_hello(struct copier_client *client, char *why)
     struct pollfd look = {.fd = client->socket, .events = POLLIN};
     struct copier_hello hello;
     char message[sizeof(hello) + 1];
-    ssize_t got;
     int error = 0;
 
     snprintf(why, COPIER_WHY_BYTES, "it did not answer within %u s", COPIER_START_MS / 1000);
@@ -168,7 +166,7 @@ static int await_hello(struct copier_client *client, char *why)
     }
     if (error <= 0)
         return -EIO;
-    got = recv(look.fd, message, sizeof(message), MSG_DONTWAIT);
+    ssize_t got = recv(look.fd, message, sizeof(message), MSG_DONTWAIT);
     snprintf(why, COPIER_WHY_BYTES, "it ended before it could work");
     if (got <= 0)
         return -EIO;
@@ -227,13 +225,12 @@ static uint64_t get_idle_left_ms(struct copier_client *client)
 {
     uint64_t idle_ms = client->options.idle_ms;
     uint64_t now_ms = clock_now_ms();
-    uint64_t until_ms;
 
     if (idle_ms < LEAST_IDLE_MS)
         idle_ms = LEAST_IDLE_MS;
     if (client->options.stays || ring_is_pending(client))
         return idle_ms;
-    until_ms = client->last_use_ms + idle_ms;
+    uint64_t until_ms = client->last_use_ms + idle_ms;
     return until_ms > now_ms ? until_ms - now_ms : 0;
 }
 

@@ -146,12 +146,11 @@ static int look_at_blocks(struct copier_client *client, const struct readahead *
 {
     for (*used = 0; *used < ahead->count; ++*used) {
         unsigned at = (ahead->first + *used) % READAHEAD_BLOCKS;
-        int error;
 
         if (ahead->blocks[at].offset >= to)
             break;
         *entry = ahead->blocks[at].entry;
-        error = ring_poll(client, *entry, NULL);
+        int error = ring_poll(client, *entry, NULL);
         if (error < 0)
             return error == -EAGAIN ? error : -EIO;
     }
@@ -164,12 +163,11 @@ int readahead_lend(struct copier_client *client, const struct copier_piece *piec
     struct readahead *ahead = span->reader ? find(client, span->reader) : NULL;
     uint64_t at = span->offset, to = span->offset + span->bytes;
     unsigned used;
-    int error;
 
     if (!ahead || ahead->serial != piece->serial || ahead->next != at || to > ahead->fetched ||
         ahead->count == 0 || ahead->end != span->end)
         return -ENOENT;
-    error = look_at_blocks(client, ahead, to, &used, entry);
+    int error = look_at_blocks(client, ahead, to, &used, entry);
     if (error == -EAGAIN)
         return error;
     if (error < 0 || used > VMM_LOAN_PARTS) {

@@ -202,10 +202,9 @@ static int empty(struct copier_client *client, unsigned index)
     struct copier_request request = {.act = COPIER_UNMAP, .window = index};
     struct window *window = &client->windows[index];
     unsigned attempt = client->attempts;
-    int error;
 
     *window = (struct window){.state = WINDOW_CHANGING, .leaving = window->serial};
-    error = ask(client, &request, -1, NULL);
+    int error = ask(client, &request, -1, NULL);
     if (!is_ours(client, index, attempt, 0))
         return -EPIPE;
     if (error == 0)
@@ -238,11 +237,10 @@ void file_forget(struct copier_client *client, uint64_t serial)
 {
     struct copier_request request = {.act = COPIER_FORGET, .file = serial};
     unsigned attempt = client->attempts;
-    int error;
 
     if (serial == 0 || client->state == COPIER_DOWN || client->state == COPIER_STARTING)
         return;
-    error = ask(client, &request, -1, NULL);
+    int error = ask(client, &request, -1, NULL);
     if (error == 0)
         return;
 

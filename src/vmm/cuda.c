@@ -45,11 +45,10 @@ static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
 {
     const struct drv *driver = cuda->driver;
     drv_memory memory;
-    enum drv_result result;
     int error = 0;
 
     patience_begin(cuda->patience, "cuMemCreate");
-    result = driver->cuMemCreate(&memory, bytes, &cuda->prop, 0);
+    enum drv_result result = driver->cuMemCreate(&memory, bytes, &cuda->prop, 0);
     if (result != DRV_SUCCESS)
         return fail(cuda, "cuMemCreate", result, bytes);
     patience_begin(cuda->patience, "cuMemExportToShareableHandle");

@@ -274,7 +274,6 @@ static int cuda_open(const char *root, const struct vmm_options *options, struct
         .error = why,
         .error_bytes = why_bytes,
     };
-    int error;
 
     if (!opening.cuda) {
         snprintf(why, why_bytes, "device cuda: out of memory");
@@ -282,7 +281,7 @@ static int cuda_open(const char *root, const struct vmm_options *options, struct
     }
     device->create_threads = CREATE_THREADS;
     device->free_threads = FREE_THREADS;
-    error = open_device(&opening, root);
+    int error = open_device(&opening, root);
     if (error == 0)
         error = gpu_open(root, options, &cuda_driver, opening.cuda, false, device, why, why_bytes);
     if (error < 0)
@@ -296,7 +295,6 @@ static int cuda_reopen(const char *root, const struct vmm_options *options,
     struct drv_memory_prop prop = choose_prop(0, device->flags & FLAG_RDMA);
     struct cuda_choice choice;
     struct cuda *cuda = cuda_new();
-    int error;
 
     if (!cuda) {
         snprintf(why, why_bytes, "device cuda: out of memory");
@@ -305,7 +303,7 @@ static int cuda_reopen(const char *root, const struct vmm_options *options,
     /* Only to make the driver ignore other GPUs: the device is known. */
     if (cuda_choose(root, options->device, &choice, why, why_bytes) < 0)
         log_info("%s", why);
-    error = gpu_open(root, options, &cuda_driver, cuda, true, device, why, why_bytes);
+    int error = gpu_open(root, options, &cuda_driver, cuda, true, device, why, why_bytes);
     if (error < 0)
         cuda_close(cuda);
     else

@@ -79,7 +79,6 @@ static int disk_open(const char *root, const struct vmm_options *options, struct
 {
     uint64_t unit_bytes = options->granularity_bytes;
     struct disk *disk;
-    int fd;
 
     (void)root;
     if (options->size_bytes < unit_bytes) {
@@ -87,7 +86,7 @@ static int disk_open(const char *root, const struct vmm_options *options, struct
                  (unsigned long long)unit_bytes);
         return -EINVAL;
     }
-    fd = open_directory(options, why, why_bytes);
+    int fd = open_directory(options, why, why_bytes);
     if (fd < 0)
         return fd;
     disk = calloc(1, sizeof(*disk));

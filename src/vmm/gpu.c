@@ -332,10 +332,9 @@ static int open_copier(struct gpu *gpu, const struct vmm_options *options,
         .idle_ms = options->copier_idle_ms,
         .stays = options->host_bytes > 0,
     };
-    int error;
 
     memcpy(copier.uuid, device->uuid, sizeof(copier.uuid));
-    error = copier_client_new(&copier, &gpu->copier);
+    int error = copier_client_new(&copier, &gpu->copier);
     if (error < 0)
         snprintf(why, why_bytes,
                  "device %s: cannot prepare to move its bytes: %s; it needs memfd_create(2) and "
@@ -361,7 +360,6 @@ int gpu_open(const char *root, const struct vmm_options *options, const struct g
         .granularity_bytes = device->granularity_bytes,
     };
     struct gpu *gpu = calloc(1, sizeof(*gpu));
-    int error;
 
     if (!gpu) {
         snprintf(why, why_bytes, "device %s: out of memory", driver->name);
@@ -369,7 +367,7 @@ int gpu_open(const char *root, const struct vmm_options *options, const struct g
     }
     gpu->driver = driver;
     gpu->context = context;
-    error = open_copier(gpu, options, device, why, why_bytes);
+    int error = open_copier(gpu, options, device, why, why_bytes);
     if (error == 0)
         error = vmm_backend_host.open(root, &spools, &gpu->spools, why, why_bytes);
     if (error < 0) {

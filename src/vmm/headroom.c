@@ -230,12 +230,11 @@ static bool split_mount(char *line, char **top, char **point, char **fstype, cha
 {
     char *save = NULL;
     char *rest = strstr(line, " - ");
-    char *field;
 
     if (!rest)
         return false;
     *rest = '\0';
-    field = strtok_r(line, " ", &save);
+    char *field = strtok_r(line, " ", &save);
     for (int i = 0; i < 3 && field; i++)
         field = strtok_r(NULL, " ", &save);
     *top = field;
@@ -406,7 +405,6 @@ static int apply_hierarchy(const struct headroom *headroom, size_t index, apply_
 {
     const struct mount *mount = &headroom->mounts[index];
     char path[PATH_MAX], directory[PATH_MAX];
-    const char *below;
     size_t point_length = strlen(mount->point);
     int length, error;
 
@@ -415,7 +413,7 @@ static int apply_hierarchy(const struct headroom *headroom, size_t index, apply_
     error = read_own_path(headroom, &hierarchies[index], path);
     if (error <= 0)
         return error;
-    below = path_below(path, mount->top);
+    const char *below = path_below(path, mount->top);
     if (!below)
         below = path;
 
@@ -497,7 +495,6 @@ int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
     static const char *const names[] = {"nr_hugepages", "free_hugepages", "resv_hugepages",
                                         "surplus_hugepages", "nr_overcommit_hugepages"};
     uint64_t pages[5] = {0, 0, 0, 0, 0};
-    uint64_t on_demand;
     char directory[96];
 
     snprintf(directory, sizeof(directory), "/sys/kernel/mm/hugepages/hugepages-%llukB",
@@ -513,7 +510,7 @@ int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
             return -EOPNOTSUPP;
         lower(&pages[i], NO_LIMIT_BYTES / hugepage_bytes);
     }
-    on_demand = number_subtract(pages[4], pages[3]);
+    uint64_t on_demand = number_subtract(pages[4], pages[3]);
     pool->total_bytes = (pages[0] + on_demand) * hugepage_bytes;
     pool->free_bytes = (number_subtract(pages[1], pages[2]) + on_demand) * hugepage_bytes;
     return 0;

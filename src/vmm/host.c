@@ -60,7 +60,6 @@ static int check_hugepages(struct host *host, uint64_t hugepage_bytes, char *why
 {
     struct headroom_pool pool = {0, 0};
     char size[SIZE_TEXT_BYTES];
-    int error;
 
     if (hugepage_bytes == 0)
         return 0;
@@ -70,7 +69,7 @@ static int check_hugepages(struct host *host, uint64_t hugepage_bytes, char *why
                  size);
         return -EINVAL;
     }
-    error = headroom_read_pool(host->commit.headroom, hugepage_bytes, &pool);
+    int error = headroom_read_pool(host->commit.headroom, hugepage_bytes, &pool);
     if (error < 0) {
         snprintf(why, why_bytes,
                  "hugepages=%s: this machine has no such pages: %s; mount "
@@ -472,7 +471,6 @@ static int host_open(const char *root, const struct vmm_options *options, struct
                      char *why, size_t why_bytes)
 {
     struct host *host;
-    int error;
 
     if (options->device[0]) {
         snprintf(why, why_bytes, "device=%s: names a GPU; take backend=%s, or leave it out",
@@ -485,7 +483,7 @@ static int host_open(const char *root, const struct vmm_options *options, struct
         return -ENOMEM;
     }
     host->directory = -1;
-    error = host_commit_open(root, &host->commit);
+    int error = host_commit_open(root, &host->commit);
     if (error < 0)
         snprintf(why, why_bytes, "device host: cannot read the machine's memory: %s",
                  strerror(-error));

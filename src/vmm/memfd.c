@@ -34,10 +34,8 @@ static int prepared = -1; /* by memfd_prepare_huge */
 
 int memfd_make(const char *name, unsigned flags)
 {
-    int fd;
-
     flags |= MFD_CLOEXEC | MFD_ALLOW_SEALING;
-    fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+    int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create(name, flags);
     return fd < 0 ? -errno : fd;

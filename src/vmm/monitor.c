@@ -44,11 +44,10 @@ struct monitor {
 /* Called under the mutex, which is released during the library's call. */
 static void ask(struct monitor *monitor)
 {
-    enum monitor_word word;
     uint64_t free_bytes;
 
     pthread_mutex_unlock(&monitor->mutex);
-    word = monitor->source->ask(monitor->state, &free_bytes);
+    enum monitor_word word = monitor->source->ask(monitor->state, &free_bytes);
     pthread_mutex_lock(&monitor->mutex);
     monitor->last = word;
     monitor->rounds++;
@@ -205,7 +204,6 @@ int monitor_new(const struct monitor_source *source, const char *driver, const u
                 struct monitor **monitor, char *why, size_t why_bytes)
 {
     struct monitor *made = calloc(1, sizeof(*made));
-    int error;
 
     snprintf(why, why_bytes, "no memory or thread for it");
     if (!made)
@@ -220,7 +218,7 @@ int monitor_new(const struct monitor_source *source, const char *driver, const u
     made->measurement = measurement;
     made->opens_late = is_late;
     made->was_waited_for = !is_late;
-    error = thread_start(&made->thread, STACK_BYTES, run, made);
+    int error = thread_start(&made->thread, STACK_BYTES, run, made);
     if (error) {
         destroy(made);
         return error;

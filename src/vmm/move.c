@@ -17,7 +17,6 @@
 int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, struct vmm_piece *piece)
 {
     uint64_t aligned_bytes = vmm_align_in(vmm, tier, size_bytes);
-    const struct vmm_backend *backend;
     int error;
 
     if (tier == VMM_TIER_DEVICE)
@@ -29,7 +28,7 @@ int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, stru
         return -EINVAL;
     if (aligned_bytes < size_bytes || aligned_bytes > INT64_MAX)
         return -ENOMEM;
-    backend = vmm_tier_backends[tier];
+    const struct vmm_backend *backend = vmm_tier_backends[tier];
     if (backend->create_bare)
         error = backend->create_bare(&vmm->beside[tier], aligned_bytes, piece);
     else
@@ -169,8 +168,6 @@ static int move_direct(struct vmm *vmm, const struct vmm_piece *from, const stru
 int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
              uint64_t bytes)
 {
-    int error;
-
     if (from->tier == to->tier || !from->sealed || !to->sealed)
         return -EINVAL;
     if (bytes > from->aligned_bytes || offset > from->aligned_bytes - bytes ||
@@ -178,7 +175,7 @@ int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to
         return -EINVAL;
     if ((from->tier == VMM_TIER_DISK || to->tier == VMM_TIER_DISK) && bytes >= DIRECT_BYTES)
         return move_direct(vmm, from, to, offset, bytes);
-    error = move_bytes(vmm, from, to, offset, bytes);
+    int error = move_bytes(vmm, from, to, offset, bytes);
     /* for a file in memory, no room means no memory */
     return error == -ENOSPC && to->tier == VMM_TIER_HOST ? -ENOMEM : error;
 }

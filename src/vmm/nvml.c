@@ -20,7 +20,6 @@ static const struct {
 int nvml_open(struct nvml *nvml, char *why, size_t why_bytes)
 {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    enum nvml_result result;
 
     if (!library) {
         const char *reason = dlerror();
@@ -38,7 +37,7 @@ int nvml_open(struct nvml *nvml, char *why, size_t why_bytes)
         }
         memcpy((char *)nvml + symbols[i].at, &address, sizeof(address));
     }
-    result = nvml->nvmlInit_v2();
+    enum nvml_result result = nvml->nvmlInit_v2();
     if (result == NVML_DONE)
         return 0; /* the library stays: its functions are in the table */
     snprintf(why, why_bytes, "nvmlInit_v2: error %d", (int)result);

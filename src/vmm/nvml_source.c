@@ -138,10 +138,9 @@ static int listen(struct nvml_events *events, char *why, size_t why_bytes)
 static int source_start(void *state, struct health *health)
 {
     struct nvml_events *events = state;
-    int error;
 
     events->health = health;
-    error = thread_start(NULL, THREAD_STACK, run, events);
+    int error = thread_start(NULL, THREAD_STACK, run, events);
     events->started = error == 0;
     return error;
 }
@@ -171,14 +170,13 @@ static int source_open(const uint8_t uuid[16], void **state, char *why, size_t w
 {
     struct nvml_source *source = calloc(1, sizeof(*source));
     char name[sizeof("GPU-") - 1 + HEX_UUID_TEXT_BYTES] = "GPU-";
-    int error;
 
     if (!source) {
         snprintf(why, why_bytes, "out of memory");
         return -ENOMEM;
     }
     hex_format_uuid(uuid, name + sizeof("GPU-") - 1);
-    error = nvml_open(&source->nvml, why, why_bytes);
+    int error = nvml_open(&source->nvml, why, why_bytes);
     if (error == 0 && source->nvml.nvmlDeviceGetHandleByUUID(name, &source->device) != NVML_DONE) {
         snprintf(why, why_bytes, "NVML does not know %s", name);
         error = -ENODEV;
@@ -212,14 +210,13 @@ static int source_listen(void *state, void **events, char *why, size_t why_bytes
 {
     const struct nvml_source *source = state;
     struct nvml_events *made = calloc(1, sizeof(*made));
-    int error;
 
     if (!made)
         return -ENOMEM;
     *made = (struct nvml_events){
         .nvml = source->nvml, .device = source->device, .mutex = PTHREAD_MUTEX_INITIALIZER};
     complaints_init(&made->complaints, "device cuda", "events");
-    error = listen(made, why, why_bytes);
+    int error = listen(made, why, why_bytes);
     if (error < 0)
         destroy(made);
     else

@@ -72,7 +72,6 @@ static void destroy(struct patience *patience)
 int patience_new(const char *device, unsigned ms, struct patience **patience)
 {
     struct patience *made = calloc(1, sizeof(*made));
-    int error;
 
     if (!made)
         return -ENOMEM;
@@ -80,7 +79,7 @@ int patience_new(const char *device, unsigned ms, struct patience **patience)
     made->ms = ms;
     pthread_mutex_init(&made->mutex, NULL);
     thread_init_condition(&made->changed);
-    error = thread_start(&made->thread, THREAD_STACK, run, made);
+    int error = thread_start(&made->thread, THREAD_STACK, run, made);
     if (error < 0)
         destroy(made);
     else

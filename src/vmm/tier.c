@@ -38,10 +38,9 @@ static int open_host(struct vmm *vmm, const char *root, const struct vmm_options
                                .hugepage_bytes = options->host_hugepage_bytes,
                                .is_tier = true};
     char reason[WHY_BYTES] = "";
-    int error;
 
     host.granularity_bytes = unit_bytes > host.hugepage_bytes ? unit_bytes : host.hugepage_bytes;
-    error = open_tier(vmm, VMM_TIER_HOST, root, &host, reason, sizeof(reason));
+    int error = open_tier(vmm, VMM_TIER_HOST, root, &host, reason, sizeof(reason));
     if (error < 0)
         snprintf(why, why_bytes, "host tier (host_size=, host_hugepages=): %s", reason);
     return error;

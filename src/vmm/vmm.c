@@ -88,13 +88,11 @@ static int open_under(const char *root, const struct vmm_options *options,
                       const struct vmm_description *description, struct vmm **vmm, char *why,
                       size_t why_bytes)
 {
-    const struct backend *kind;
     struct vmm *made;
-    int error;
 
     if (why_bytes)
         why[0] = '\0';
-    kind = find_backend(options->backend, why, why_bytes);
+    const struct backend *kind = find_backend(options->backend, why, why_bytes);
     if (!kind)
         return -EINVAL;
     made = calloc(1, sizeof(*made));
@@ -108,7 +106,7 @@ static int open_under(const char *root, const struct vmm_options *options,
     made->device.health = &made->health;
     measurement_init(&made->measurement);
     made->device.measurement = &made->measurement;
-    error = open_backend(made, root, options, description, why, why_bytes);
+    int error = open_backend(made, root, options, description, why, why_bytes);
     if (error == 0) {
         error = vmm_open_beside(made, root, options, why, why_bytes);
         if (error < 0)
@@ -178,14 +176,12 @@ void vmm_close(struct vmm *vmm)
  * count. */
 static void get_others(const struct vmm *vmm, struct vmm_info *info)
 {
-    uint64_t held_bytes;
-
     info->knows_others = measurement_get(&vmm->measurement, &info->free_bytes);
     if (!info->knows_others) {
         info->free_bytes = 0;
         return;
     }
-    held_bytes = vmm->device.physical_bytes - info->free_bytes;
+    uint64_t held_bytes = vmm->device.physical_bytes - info->free_bytes;
     if (info->free_bytes > vmm->device.physical_bytes || held_bytes < info->used_bytes)
         held_bytes = info->used_bytes;
     info->other_bytes = held_bytes - info->used_bytes;
@@ -283,13 +279,11 @@ uint64_t vmm_get_free(const struct vmm *vmm)
 static int create(struct vmm *vmm, uint64_t size_bytes, uint64_t bytes, bool seal,
                   struct vmm_piece *piece)
 {
-    int error;
-
     *piece = vmm_no_piece;
     /* beyond off_t, hence beyond any device */
     if (bytes < size_bytes || bytes > INT64_MAX)
         return -ENOMEM;
-    error = vmm->backend->create(&vmm->device, bytes, seal, piece);
+    int error = vmm->backend->create(&vmm->device, bytes, seal, piece);
     if (error < 0)
         return error;
     assert(piece->fd >= 0);
@@ -324,14 +318,12 @@ int vmm_create_untrimmed(struct vmm *vmm, uint64_t size_bytes, struct vmm_piece 
 
 int vmm_trim(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
 {
-    int error;
-
     if (piece->fd < 0 || !piece->sealed || piece->tier != VMM_TIER_DEVICE || size_bytes == 0 ||
         size_bytes > piece->aligned_bytes)
         return -EINVAL;
     if (!vmm->device.ends_anywhere)
         return 0;
-    error = vmm->backend->trim(&vmm->device, piece, &size_bytes);
+    int error = vmm->backend->trim(&vmm->device, piece, &size_bytes);
     if (error == 0)
         piece->aligned_bytes = size_bytes;
     return error;
@@ -339,15 +331,13 @@ int vmm_trim(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
 
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes)
 {
-    int error;
-
     if (piece->fd < 0 || piece->sealed || aligned_bytes % vmm->device.granularity_bytes)
         return -EINVAL;
     if (aligned_bytes <= piece->aligned_bytes)
         return 0;
     if (aligned_bytes > INT64_MAX)
         return -ENOMEM;
-    error = vmm->backend->grow(&vmm->device, piece, aligned_bytes);
+    int error = vmm->backend->grow(&vmm->device, piece, aligned_bytes);
     if (error == 0)
         piece->aligned_bytes = aligned_bytes;
     return error;
@@ -370,11 +360,10 @@ int vmm_settle(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
 int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
 {
     uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
-    int error;
 
     if (piece->fd < 0 || piece->sealed || size_bytes > piece->aligned_bytes)
         return -EINVAL;
-    error = vmm->backend->seal(&vmm->device, piece, size_bytes, aligned_bytes);
+    int error = vmm->backend->seal(&vmm->device, piece, size_bytes, aligned_bytes);
     if (error < 0)
         return error;
     piece->size_bytes = size_bytes;
@@ -464,12 +453,11 @@ static int lend_copy(struct vmm *vmm, const struct vmm_piece *piece, const struc
                      struct vmm_loan *loan)
 {
     void *buffer = malloc(span->bytes ? span->bytes : 1);
-    int error;
 
     if (!buffer)
         return -ENOMEM;
-    error = vmm_backend_of(vmm, piece)
-                ->read(vmm_device_of(vmm, piece), piece, buffer, span->bytes, span->offset);
+    int error = vmm_backend_of(vmm, piece)
+                    ->read(vmm_device_of(vmm, piece), piece, buffer, span->bytes, span->offset);
     if (error < 0) {
         free(buffer);
         return error;
