@@ -32,10 +32,8 @@ void gfs_va_leave(struct gfs_va_scope *scope)
 
 int gfs_va_make_room(struct gmsfs_store *handle, size_t reservations, size_t mappings)
 {
-    int error;
-
     gfs_state_lock(handle);
-    error = gfs_vmap_make_room(&handle->map, reservations, mappings);
+    int error = gfs_vmap_make_room(&handle->map, reservations, mappings);
     gfs_state_unlock(handle);
     return error;
 }
@@ -179,7 +177,6 @@ int gfs_va_make(struct gmsfs_store *handle, uintptr_t va, uint64_t slot, enum gm
 
 int gfs_va_undo(struct gmsfs_store *handle, struct gfs_mapping *mapping, int keep_automatic)
 {
-    struct gfs_reservation *reservation;
     int error = 0;
 
     if (mapping->live)
@@ -189,7 +186,7 @@ int gfs_va_undo(struct gmsfs_store *handle, struct gfs_mapping *mapping, int kee
     if (error)
         return error;
     gfs_state_lock(handle);
-    reservation = gfs_vmap_remove_mapping(&handle->map, mapping);
+    struct gfs_reservation *reservation = gfs_vmap_remove_mapping(&handle->map, mapping);
     gfs_state_unlock(handle);
     if (!keep_automatic && reservation->automatic && reservation->mappings == 0)
         address_drop_reservation(handle, reservation);
@@ -209,11 +206,10 @@ int gmsfs_reserve_va(gmsfs_t *handle, uint64_t size_bytes, void **va)
 {
     GFS_VA_SCOPE(scope);
     struct gfs_reservation reservation = {0};
-    int error;
 
     if (!va)
         return -EINVAL;
-    error = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
     if (error)
         return error;
     error = gfs_va_make_room(handle, 1, 0);
@@ -247,12 +243,11 @@ int gmsfs_map_va(gmsfs_t *handle, void *va, uint64_t slot, enum gmsfs_access acc
 int gmsfs_unmap_va(gmsfs_t *handle, void *va)
 {
     GFS_VA_SCOPE(scope);
-    struct gfs_mapping *mapping;
     int error = gfs_va_enter(handle, &scope);
 
     if (error)
         return error;
-    mapping = gfs_va_find(handle, va);
+    struct gfs_mapping *mapping = gfs_va_find(handle, va);
     if (mapping && gfs_slabs_find(&handle->slabs, mapping->va))
         error = -EBUSY;
     else
@@ -263,12 +258,11 @@ int gmsfs_unmap_va(gmsfs_t *handle, void *va)
 int gmsfs_free_va(gmsfs_t *handle, void *va)
 {
     GFS_VA_SCOPE(scope);
-    struct gfs_reservation *reservation;
     int error = gfs_va_enter(handle, &scope);
 
     if (error)
         return error;
-    reservation = gfs_vmap_find_reservation(&handle->map, (uintptr_t)va);
+    struct gfs_reservation *reservation = gfs_vmap_find_reservation(&handle->map, (uintptr_t)va);
     if (!reservation || reservation->base != (uintptr_t)va)
         error = -ENOENT;
     else if (reservation->mappings)

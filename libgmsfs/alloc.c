@@ -28,15 +28,13 @@ int gfs_text_copy(char *to, size_t to_bytes, const char *from)
 static int alloc_ask(struct gmsfs_store *handle, unsigned long number, void *request,
                      uint32_t *flags, uint64_t *timeout_ms)
 {
-    int error;
-
     if (handle->mode != GMSFS_MODE_RW)
         return -ENOLCK;
     if (handle->memory_wait_ms == 0)
         *flags |= GMSFS_ALLOC_NOWAIT;
     else if (handle->memory_wait_ms != GMSFS_TIMEOUT_FOREVER)
         *timeout_ms = handle->memory_wait_ms;
-    error = gfs_ioctl_waiting(handle, number, request);
+    int error = gfs_ioctl_waiting(handle, number, request);
     if (error == -EINVAL && *flags & GMSFS_ALLOC_EXACT) { /* an older daemon does not know it */
         *flags &= ~GMSFS_ALLOC_EXACT;
         error = gfs_ioctl_waiting(handle, number, request);
@@ -68,13 +66,12 @@ int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
                            const char *name, unsigned flags, uint64_t *first_slot)
 {
     struct gmsfs_ioc_alloc alloc = {.size_bytes = size_bytes, .count = count, .flags = flags};
-    int error;
 
     if (count == 0 || size_bytes == 0 || flags & ~ALLOC_FLAGS ||
         gfs_text_copy(alloc.tag, sizeof alloc.tag, tag) ||
         gfs_text_copy(alloc.name, sizeof alloc.name, name))
         return -EINVAL;
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     error = gfs_alloc(handle, &alloc);
@@ -89,8 +86,6 @@ static int alloc_some(struct gmsfs_store *handle, struct gmsfs_ioc_alloc_each *a
                       const struct gmsfs_new_allocation *wanted, size_t count, unsigned flags,
                       uint64_t *slots)
 {
-    int error;
-
     memset(alloc, 0, sizeof *alloc);
     alloc->count = (uint32_t)count;
     alloc->flags = flags;
@@ -101,7 +96,7 @@ static int alloc_some(struct gmsfs_store *handle, struct gmsfs_ioc_alloc_each *a
             gfs_text_copy(alloc->items[i].name, sizeof alloc->items[i].name, wanted[i].name))
             return -EINVAL;
     }
-    error = alloc_ask(handle, GMSFS_IOC_ALLOC_EACH, alloc, &alloc->flags, &alloc->timeout_ms);
+    int error = alloc_ask(handle, GMSFS_IOC_ALLOC_EACH, alloc, &alloc->flags, &alloc->timeout_ms);
     for (size_t i = 0; !error && slots && i < count; i++)
         slots[i] = alloc->items[i].slot;
     return error;
@@ -111,14 +106,13 @@ int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_allocation *want
                         unsigned flags, uint64_t *slots)
 {
     SCOPED_FREE struct gmsfs_ioc_alloc_each *alloc = NULL;
-    int error;
 
     if (!wanted || count == 0 || count > GMSFS_ALLOCATE_EACH_MAX || flags & ~ALLOC_FLAGS)
         return -EINVAL;
     alloc = malloc(sizeof *alloc);
     if (!alloc)
         return -ENOMEM;
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (!error) {
         error = handle->mode == GMSFS_MODE_RW
                     ? alloc_some(handle, alloc, wanted, count, flags, slots)
@@ -269,12 +263,10 @@ static int alloc_export_each(struct gmsfs_store *handle, const uint64_t *slots, 
 int gmsfs_export_each(gmsfs_t *handle, const uint64_t *slots, size_t count,
                       enum gmsfs_access access, int *fds)
 {
-    int error;
-
     if (!slots || !fds || count == 0 || count > GMSFS_ALLOCATE_EACH_MAX)
         return -EINVAL;
     memset(fds, -1, count * sizeof *fds);
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     error = gfs_export_check(handle, access);
@@ -291,7 +283,6 @@ int gmsfs_export_each(gmsfs_t *handle, const uint64_t *slots, size_t count,
 
 int gmsfs_descriptor_of(gmsfs_t *handle, const void *ptr, int *fd)
 {
-    struct gfs_mapping *mapping;
     enum gmsfs_access access;
     int kept = -1, error;
 
@@ -300,7 +291,7 @@ int gmsfs_descriptor_of(gmsfs_t *handle, const void *ptr, int *fd)
     error = gfs_enter(handle);
     if (error)
         return error;
-    mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)ptr);
+    struct gfs_mapping *mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)ptr);
     if (!mapping)
         error = -ENOENT;
     else if (handle->mode == GMSFS_MODE_NONE)

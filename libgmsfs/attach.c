@@ -41,12 +41,11 @@ static void attach_forget(struct attach *attach)
 static int attach_range(struct attach *attach, struct gfs_export *export, int careful)
 {
     struct gmsfs_store *handle = attach->handle;
-    int error;
 
     attach_forget(attach);
     gfs_gate_enter();
     handle->range.careful = careful;
-    error = gfs_range_begin(&handle->memory, &handle->range, export->total_bytes);
+    int error = gfs_range_begin(&handle->memory, &handle->range, export->total_bytes);
     gfs_gate_leave();
     if (!error)
         error = gfs_export_redeem(handle, export, attach_take, attach);

@@ -124,12 +124,11 @@ static int bulk_send(struct gmsfs_store *handle, const struct gmsfs_metadata *en
         .drain = bulk_write, .context = handle, .drain_bytes = BULK_PIECE_BYTES};
     struct gmsfs_ioc_apply apply = {0};
     int sent = gfs_bulk_encode(&writer, entries, count, slots, slot_count, culprit);
-    int error;
 
     if (!sent)
         sent = gfs_write_end(&writer);
     free(writer.bytes);
-    error = bulk_apply(handle, &apply, count);
+    int error = bulk_apply(handle, &apply, count);
     if (sent)
         return sent;
     if (!error && apply.error) {
@@ -148,11 +147,10 @@ int gfs_bulk_put(struct gmsfs_store *handle, const struct gmsfs_metadata *entrie
     SCOPED_FREE uint64_t *slots = NULL;
     size_t slot_count;
     unsigned tries = 0;
-    int error;
 
     if (count == 0)
         return 0;
-    error = bulk_slots(handle, entries, count, &slots, &slot_count);
+    int error = bulk_slots(handle, entries, count, &slots, &slot_count);
     do {
         if (!error || error == -EIO)
             error = bulk_send(handle, entries, count, slots, slot_count, culprit);

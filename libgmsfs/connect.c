@@ -41,11 +41,10 @@ static void *connecting_wait(void *context)
 static int connecting_start_thread(struct gfs_connecting *connecting)
 {
     sigset_t all, before;
-    int error;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&connecting->thread, NULL, connecting_wait, connecting);
+    int error = pthread_create(&connecting->thread, NULL, connecting_wait, connecting);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return -error;
 }
@@ -53,7 +52,6 @@ static int connecting_start_thread(struct gfs_connecting *connecting)
 static int connecting_new(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire)
 {
     struct gfs_connecting *connecting = calloc(1, sizeof *connecting);
-    int error;
 
     if (!connecting)
         return -ENOMEM;
@@ -63,7 +61,7 @@ static int connecting_new(struct gmsfs_store *handle, const struct gmsfs_ioc_acq
     gfs_wait_admit(&connecting->view);
     gfs_gate_enter();
     connecting->event_fd = gfs_fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    error = connecting->event_fd < 0 ? -errno : connecting_start_thread(connecting);
+    int error = connecting->event_fd < 0 ? -errno : connecting_start_thread(connecting);
     if (error) {
         gfs_fd_close(&connecting->event_fd);
         free(connecting);
@@ -128,10 +126,9 @@ void gfs_connect_fork_child(struct gmsfs_store *handle)
 static int connect_start(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *wish, int *fd)
 {
     struct gmsfs_ioc_acquire acquire = *wish;
-    int error;
 
     acquire.timeout_ms = 0;
-    error = gfs_session_connect(handle, &acquire);
+    int error = gfs_session_connect(handle, &acquire);
     if (wish->timeout_ms == 0 || (error != -EAGAIN && !(error == -ENOMEM && wish->reserve_bytes)))
         return error;
     acquire = *wish;

@@ -139,14 +139,13 @@ static int create_give_back(struct gmsfs_store *handle, struct gfs_mapping *mapp
 {
     int mine = mapping->made && create_is_own(handle, mapping);
     int freed = mine ? gfs_alloc_free(handle, mapping->slot) : 0;
-    int error;
 
     if (freed == -ENOENT || freed == -ESTALE)
         freed = 0;
     if (freed && !create_is_gone(freed))
         return freed;
     mapping->freed = mapping->freed || mine;
-    error = gfs_va_undo(handle, mapping, 0);
+    int error = gfs_va_undo(handle, mapping, 0);
     return error ? error : freed;
 }
 
@@ -182,10 +181,8 @@ int gfs_create_trim(struct gmsfs_store *handle)
 static int create_note_slab(struct gmsfs_store *handle, const struct gfs_mapping *mapping,
                             const char *tag)
 {
-    int error;
-
     gfs_gate_enter();
-    error = gfs_slabs_add(&handle->slabs, mapping->va, mapping->aligned_bytes, tag);
+    int error = gfs_slabs_add(&handle->slabs, mapping->va, mapping->aligned_bytes, tag);
     gfs_gate_leave();
     return error;
 }
@@ -193,10 +190,8 @@ static int create_note_slab(struct gmsfs_store *handle, const struct gfs_mapping
 static int create_take(struct gmsfs_store *handle, const char *tag, uint64_t size_bytes,
                        uintptr_t *va)
 {
-    int error;
-
     gfs_gate_enter();
-    error = gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
+    int error = gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
     gfs_gate_leave();
     return error;
 }
@@ -224,10 +219,8 @@ static int create_add_slab(struct gmsfs_store *handle, uint64_t slab_bytes, cons
 static int create_carve(struct gmsfs_store *handle, uint64_t limit_bytes, uint64_t size_bytes,
                         const char *tag, uintptr_t *va)
 {
-    int error;
-
     create_look_at_slabs(handle);
-    error = create_take(handle, tag, size_bytes, va);
+    int error = create_take(handle, tag, size_bytes, va);
     if (error != -ENOENT)
         return error;
     error = create_add_slab(handle, create_next_bytes(handle, limit_bytes, size_bytes, tag), tag);
@@ -266,11 +259,10 @@ int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, 
     char checked[GMSFS_NAME_MAX + 1];
     uint64_t made_slot;
     uintptr_t va;
-    int error;
 
     if (!ptr || size_bytes == 0 || gfs_text_copy(checked, sizeof checked, tag))
         return -EINVAL;
-    error = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
     if (error)
         return error;
     error = create_mapping(handle, size_bytes, checked, &va, &made_slot);
@@ -286,11 +278,10 @@ int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, 
 static int create_destroy_piece(struct gmsfs_store *handle, struct gfs_slab *slab, uintptr_t va)
 {
     void *base = (void *)slab->va;
-    int error;
 
     if (slab->piece_count != 1 || slab->pieces[0].offset != va - slab->va)
         return gfs_slab_give_back(slab, va);
-    error = create_give_back(handle, gfs_va_find(handle, base));
+    int error = create_give_back(handle, gfs_va_find(handle, base));
     if (!gfs_va_find(handle, base))
         create_forget_slab(handle, slab);
     return error;
@@ -299,14 +290,12 @@ static int create_destroy_piece(struct gmsfs_store *handle, struct gfs_slab *sla
 int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr)
 {
     GFS_VA_SCOPE(scope);
-    struct gfs_mapping *mapping;
-    struct gfs_slab *slab;
     int error = gfs_va_enter(handle, &scope);
 
     if (error)
         return error;
-    slab = gfs_slabs_find(&handle->slabs, (uintptr_t)ptr);
-    mapping = gfs_va_find(handle, ptr);
+    struct gfs_slab *slab = gfs_slabs_find(&handle->slabs, (uintptr_t)ptr);
+    struct gfs_mapping *mapping = gfs_va_find(handle, ptr);
     if (slab)
         error = create_destroy_piece(handle, slab, (uintptr_t)ptr);
     else

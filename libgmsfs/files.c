@@ -115,11 +115,9 @@ void gfs_fds_close(struct gmsfs_store *handle)
 /* Room for more behind `size` bytes, and for a NUL. */
 static int files_make_room(uint8_t **data, size_t size, size_t *room)
 {
-    uint8_t *grown;
-
     if (*room - size >= FILES_READ_BYTES / 2)
         return 0;
-    grown = realloc(*data, *room * 2);
+    uint8_t *grown = realloc(*data, *room * 2);
     if (!grown)
         return -ENOMEM;
     *data = grown;
@@ -131,14 +129,13 @@ static int files_read_all(int fd, uint64_t expected_bytes, uint64_t limit_bytes,
                           size_t *size_bytes)
 {
     size_t size = 0, room = FILES_READ_BYTES;
-    uint8_t *data;
     ssize_t got;
     int error = 0;
 
     /* So much more that its end is found without a growth. */
     if (expected_bytes && expected_bytes <= limit_bytes)
         room += (size_t)expected_bytes;
-    data = gfs_large_alloc(room);
+    uint8_t *data = gfs_large_alloc(room);
     if (!data)
         return -ENOMEM;
     for (;;) {
@@ -231,10 +228,9 @@ int gfs_xattr_text(int dir_fd, const char *name, const char *attribute, char *te
                    size_t text_bytes)
 {
     char path[64 + NAME_MAX];
-    ssize_t got;
 
     snprintf(path, sizeof path, "/proc/self/fd/%d/%s", dir_fd, name);
-    got = getxattr(path, attribute, text, text_bytes - 1);
+    ssize_t got = getxattr(path, attribute, text, text_bytes - 1);
     if (got < 0)
         return gfs_file_error(errno);
     text[got] = 0;

@@ -30,7 +30,6 @@ static void write_drain(struct gfs_writer *writer)
 static int write_grow(struct gfs_writer *writer, size_t size_bytes)
 {
     size_t room = writer->room_bytes ? writer->room_bytes : 4096;
-    uint8_t *grown;
 
     if (writer->drain && !writer->bytes)
         room = writer->drain_bytes;
@@ -40,7 +39,7 @@ static int write_grow(struct gfs_writer *writer, size_t size_bytes)
         room *= 2;
     if (room == writer->room_bytes)
         return 0;
-    grown = realloc(writer->bytes, room);
+    uint8_t *grown = realloc(writer->bytes, room);
     if (!grown)
         return -ENOMEM;
     writer->bytes = grown;
@@ -64,11 +63,9 @@ static int write_more(struct gfs_writer *writer, size_t size_bytes)
 
 static inline uint8_t *write_room(struct gfs_writer *writer, size_t size_bytes)
 {
-    uint8_t *place;
-
     if (size_bytes > writer->room_bytes - writer->size_bytes && !write_more(writer, size_bytes))
         return NULL;
-    place = writer->bytes + writer->size_bytes;
+    uint8_t *place = writer->bytes + writer->size_bytes;
     writer->size_bytes += size_bytes;
     return place;
 }

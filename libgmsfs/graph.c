@@ -107,7 +107,6 @@ int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t 
 {
     struct gmsfs_graph_pool *pool;
     bool is_made = false;
-    int error;
 
     if (!path || !path[0] || !out)
         return -EINVAL;
@@ -117,7 +116,7 @@ int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t 
     pthread_mutex_init(&pool->op, NULL);
     pthread_mutex_init(&pool->state, NULL);
     gfs_graph_guard_init(&pool->guard);
-    error = graph_open_store(path, &pool->handle, &is_made);
+    int error = graph_open_store(path, &pool->handle, &is_made);
     if (!error)
         error = graph_choose_chunk(pool, chunk_bytes);
     if (error) {
@@ -164,7 +163,6 @@ static struct gfs_closed graph_closed;
 static void graph_retire(struct gmsfs_graph_pool *pool)
 {
     struct gmsfs_graph_space *space, *spaces;
-    struct gmsfs_graph_pool *oldest;
 
     gfs_graph_state_lock(pool);
     spaces = pool->spaces;
@@ -177,7 +175,7 @@ static void graph_retire(struct gmsfs_graph_pool *pool)
         gfs_graph_space_retire(space);
     }
     gmsfs_close(pool->handle);
-    oldest = gfs_closed_keep(&graph_closed, pool);
+    struct gmsfs_graph_pool *oldest = gfs_closed_keep(&graph_closed, pool);
     if (oldest)
         graph_free(oldest);
 }

@@ -65,12 +65,11 @@ static int chunks_take(void *context, const struct gfs_item *item, int *fd)
     struct chunks_taking *taking = context;
     struct gmsfs_graph_pool *pool = taking->pool;
     struct gfs_chunk chunk = {.slot = item->slot};
-    int error;
 
     if (item->rank != taking->next_rank || item->aligned_bytes != pool->chunk_bytes ||
         taking->chunks->count == taking->chunks->room)
         return -EPROTO;
-    error = gfs_memory_hold(&pool->handle->memory, pool->chunk_bytes, *fd, &chunk.held);
+    int error = gfs_memory_hold(&pool->handle->memory, pool->chunk_bytes, *fd, &chunk.held);
     if (error)
         return error;
     taking->next_rank++;
@@ -104,11 +103,10 @@ int gfs_graph_hold_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chun
     struct chunks_taking taking = {.pool = pool, .chunks = chunks, .next_rank = first};
     struct gfs_export export = {.first = first, .count = count, .access = GMSFS_ACCESS_WRITE};
     size_t before = chunks->count;
-    int error;
 
     if (count == 0)
         return 0;
-    error = gfs_export_ticket(pool->handle, &export);
+    int error = gfs_export_ticket(pool->handle, &export);
     if (!error)
         error = gfs_export_redeem(pool->handle, &export, chunks_take, &taking);
     if (error)
@@ -123,13 +121,12 @@ int gfs_graph_make_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chun
 {
     struct gmsfs_ioc_alloc alloc = {
         .size_bytes = pool->chunk_bytes, .count = (uint32_t)count, .flags = alloc_flags};
-    int error;
 
     if (count == 0)
         return 0;
     if (count > UINT32_MAX)
         return -ENOMEM;
-    error = gfs_chunks_make_room(chunks, chunks->count + count);
+    int error = gfs_chunks_make_room(chunks, chunks->count + count);
     if (!error)
         error = gfs_text_copy(alloc.tag, sizeof alloc.tag, GMSFS_GRAPH_TAG);
     if (!error)
@@ -189,12 +186,11 @@ int gfs_graph_map(struct gmsfs_graph_space *space, size_t reach)
 int gfs_graph_unmap(struct gmsfs_graph_space *space, size_t reach)
 {
     uint64_t chunk_bytes = space->pool->chunk_bytes;
-    int error;
 
     if (space->mapped <= reach)
         return 0;
-    error = gfs_memory_unmap(&space->pool->handle->memory, space->base + reach * chunk_bytes,
-                             (space->mapped - reach) * chunk_bytes);
+    int error = gfs_memory_unmap(&space->pool->handle->memory, space->base + reach * chunk_bytes,
+                                 (space->mapped - reach) * chunk_bytes);
     if (!error)
         chunks_set_mapped(space, reach);
     return error;
@@ -246,11 +242,10 @@ int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach, unsigned alloc
     struct gmsfs_graph_pool *pool = space->pool;
     struct gfs_chunks *chunks = space->eager ? &space->own : &pool->shared;
     size_t made = 0, own = space->own.count;
-    int error;
 
     if (reach <= space->mapped)
         return 0;
-    error = chunks_provide(space, reach, alloc_flags, &made);
+    int error = chunks_provide(space, reach, alloc_flags, &made);
     if (!error)
         error = gfs_graph_map(space, reach);
     if (!error) {

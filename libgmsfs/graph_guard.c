@@ -59,10 +59,8 @@ void gfs_graph_guard_close(struct gfs_graph_guard *guard)
 
 int gfs_graph_guard_is_mine(struct gfs_graph_guard *guard)
 {
-    int mine;
-
     pthread_mutex_lock(&guard->mutex);
-    mine = guard->inside && pthread_equal(guard->owner, pthread_self());
+    int mine = guard->inside && pthread_equal(guard->owner, pthread_self());
     pthread_mutex_unlock(&guard->mutex);
     return mine;
 }

@@ -37,10 +37,8 @@ static void thread_watch(void)
 
 static int launch_check_awake(struct gmsfs_graph_pool *pool)
 {
-    int awake;
-
     gfs_graph_state_lock(pool);
-    awake = pool->phase == GFS_GRAPH_AWAKE;
+    int awake = pool->phase == GFS_GRAPH_AWAKE;
     gfs_graph_state_unlock(pool);
     return awake ? 0 : -ENOLCK;
 }

@@ -8,12 +8,11 @@ static _Thread_local int pair_error;
 
 void *gmsfs_graph_alloc(intptr_t size_bytes, int device, void *stream)
 {
-    struct gmsfs_graph_space *space;
     struct gmsfs_graph_pool *pool;
     void *ptr = NULL;
 
     gfs_graph_registry_lock();
-    space = gfs_graph_registry_find(device, stream);
+    struct gmsfs_graph_space *space = gfs_graph_registry_find(device, stream);
     pool = space ? space->pool : NULL;
     if (space)
         pool->users++;

@@ -162,13 +162,12 @@ static int selected_drop(const struct gmsfs_graph_pool *pool, void *stream)
 int gmsfs_graph_select(gmsfs_graph_space_t *space, void *stream)
 {
     struct gmsfs_graph_pool *pool;
-    int error;
 
     if (!space)
         return -EINVAL;
     gfs_graph_registry_lock();
     pool = space->pool;
-    error = pool ? gfs_graph_check_pool(pool) : -EBADF;
+    int error = pool ? gfs_graph_check_pool(pool) : -EBADF;
     if (!error)
         error = selected_add(space, stream);
     gfs_graph_registry_unlock();

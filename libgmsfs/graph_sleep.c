@@ -122,7 +122,6 @@ static void wake_undo(struct wake *wake)
     struct gmsfs_graph_pool *pool = wake->pool;
     struct gmsfs_handle_info *list = NULL;
     size_t count = 0;
-    int error;
 
     for (struct gmsfs_graph_space *space = pool->spaces; space; space = space->next) {
         gfs_graph_unmap(space, 0);
@@ -131,7 +130,7 @@ static void wake_undo(struct wake *wake)
     gfs_graph_let_go(pool, &pool->shared);
     if (wake->had == 0 || !wake->touched)
         return;
-    error = gfs_list(pool->handle, &list, &count);
+    int error = gfs_list(pool->handle, &list, &count);
     for (size_t i = wake->had; i < count && !error; i++)
         error = gfs_alloc_free(pool->handle, list[i].slot);
     free(list);
@@ -232,14 +231,13 @@ static int sleep_unmap(struct gmsfs_graph_pool *pool)
 static int sleep_release(struct gmsfs_graph_pool *pool, unsigned flags)
 {
     struct gmsfs_store *handle = pool->handle;
-    int error;
 
     if (!(flags & GMSFS_GRAPH_KEEP))
         return gfs_session_release(handle);
     if (handle->mode == GMSFS_MODE_NONE)
         return -ESTALE;
     gfs_graph_note_remove(pool);
-    error = gfs_session_commit(handle, 0, NULL);
+    int error = gfs_session_commit(handle, 0, NULL);
     if (error == -ENOTCONN)
         gfs_session_forget(handle);
     return error == -ENOLCK ? -ESTALE : error;
@@ -262,11 +260,9 @@ static int sleep_all(struct gmsfs_graph_pool *pool, unsigned flags)
 
 int gmsfs_graph_sleep(gmsfs_graph_pool_t *pool, unsigned flags)
 {
-    int error;
-
     if (flags & ~GMSFS_GRAPH_KEEP)
         return -EINVAL;
-    error = gfs_graph_begin_unmap(pool);
+    int error = gfs_graph_begin_unmap(pool);
     if (error)
         return error;
     if (pool->phase != GFS_GRAPH_ASLEEP)
@@ -282,10 +278,8 @@ static int shrink_unmap(struct gmsfs_graph_pool *pool)
     int error = gfs_memory_synchronise(&pool->handle->memory);
 
     for (struct gmsfs_graph_space *space = pool->spaces; space && !error; space = space->next) {
-        size_t reach;
-
         gfs_graph_state_lock(pool);
-        reach = gfs_graph_space_live_reach(space, pool->chunk_bytes);
+        size_t reach = gfs_graph_space_live_reach(space, pool->chunk_bytes);
         gfs_graph_state_unlock(pool);
         error = gfs_graph_unmap(space, reach);
         if (error)
@@ -302,14 +296,13 @@ static int shrink_unmap(struct gmsfs_graph_pool *pool)
 static int shrink(struct gmsfs_graph_pool *pool, uint64_t *freed_bytes)
 {
     GFS_VA_SCOPE(scope);
-    size_t keep;
     int error = pool->phase == GFS_GRAPH_AWAKE ? gfs_graph_enter(pool, 0, &scope) : -ENOLCK;
 
     if (!error)
         error = gfs_graph_check_awake(pool);
     if (!error)
         error = shrink_unmap(pool);
-    keep = gfs_graph_shared_reach(pool);
+    size_t keep = gfs_graph_shared_reach(pool);
     while (!error && pool->shared.count > keep) {
         error = gfs_graph_free_last_chunk(pool, &pool->shared);
         if (!error)

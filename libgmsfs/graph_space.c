@@ -28,11 +28,10 @@ static size_t space_chunks(uint64_t size_bytes, uint64_t chunk_bytes)
 size_t gfs_graph_space_live_reach(const struct gmsfs_graph_space *space, uint64_t chunk_bytes)
 {
     const struct gfs_slab *slab = space->segments.slabs;
-    const struct gfs_span *last;
 
     if (slab->piece_count == 0)
         return 0;
-    last = slab->pieces + slab->piece_count - 1;
+    const struct gfs_span *last = slab->pieces + slab->piece_count - 1;
     return space_chunks(last->offset + last->size_bytes, chunk_bytes);
 }
 
@@ -40,17 +39,15 @@ static int space_take(struct gmsfs_graph_space *space, uint64_t size_bytes, unsi
                       uintptr_t *va)
 {
     struct gmsfs_graph_pool *pool = space->pool;
-    size_t reach;
-    int error;
 
     gfs_graph_state_lock(pool);
-    error = gfs_slabs_take(&space->segments, "", size_bytes, va);
+    int error = gfs_slabs_take(&space->segments, "", size_bytes, va);
     if (!error)
         space->live_bytes += size_bytes;
     gfs_graph_state_unlock(pool);
     if (error)
         return error == -ENOENT ? -ENOSPC : error;
-    reach = space_chunks(*va + size_bytes - space->base, pool->chunk_bytes);
+    size_t reach = space_chunks(*va + size_bytes - space->base, pool->chunk_bytes);
     error = gfs_graph_grow(space, reach, alloc_flags);
     if (error) {
         gfs_graph_state_lock(pool);
@@ -94,13 +91,12 @@ static int space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *
 {
     GFS_VA_SCOPE(scope);
     const struct gmsfs_graph_space *at = pool->spaces;
-    int error;
 
     while (at && at != space)
         at = at->next;
     if (!at)
         return -ENOENT;
-    error = gfs_graph_enter(pool, 1, &scope);
+    int error = gfs_graph_enter(pool, 1, &scope);
     if (!error)
         error = gfs_graph_check_awake(pool);
     return error ? error : space_take(space, size_bytes, alloc_flags, va);
@@ -172,10 +168,8 @@ void gfs_graph_space_retire(struct gmsfs_graph_space *space)
 
 int gfs_graph_space_lock(struct gmsfs_graph_space *space, struct gmsfs_graph_pool **pool)
 {
-    int error;
-
     *pool = space->pool;
-    error = *pool ? gfs_graph_check_pool(*pool) : -EBADF;
+    int error = *pool ? gfs_graph_check_pool(*pool) : -EBADF;
     if (error)
         return error;
     gfs_graph_state_lock(*pool);
@@ -189,13 +183,12 @@ static int space_reserve(struct gmsfs_graph_space *space, uint64_t reserve_bytes
 {
     struct gmsfs_graph_pool *pool = space->pool;
     uint64_t chunk_bytes = pool->chunk_bytes, wanted_bytes;
-    int error;
 
     if (reserve_bytes > SIZE_MAX / 4)
         return -ENOMEM;
     wanted_bytes = space_chunks(reserve_bytes, chunk_bytes) * chunk_bytes;
-    error = gfs_memory_reserve(&pool->handle->memory, wanted_bytes, &space->base,
-                               &space->reserved_bytes);
+    int error = gfs_memory_reserve(&pool->handle->memory, wanted_bytes, &space->base,
+                                   &space->reserved_bytes);
     if (error)
         return error;
     error = gfs_slabs_add(&space->segments, space->base, space->reserved_bytes, "");
@@ -265,10 +258,8 @@ static int space_unlink(struct gmsfs_graph_space *space)
 
 static int space_is_used(struct gmsfs_graph_space *space)
 {
-    int used;
-
     gfs_graph_state_lock(space->pool);
-    used = space->selected || space->segments.slabs[0].piece_count;
+    int used = space->selected || space->segments.slabs[0].piece_count;
     gfs_graph_state_unlock(space->pool);
     return used;
 }
@@ -302,12 +293,11 @@ static int space_free(struct gmsfs_graph_space *space)
 int gmsfs_graph_space_free(gmsfs_graph_space_t *space)
 {
     struct gmsfs_graph_pool *pool;
-    int error;
 
     if (!space)
         return 0;
     pool = space->pool;
-    error = pool ? gfs_graph_begin_unmap(pool) : -EBADF;
+    int error = pool ? gfs_graph_begin_unmap(pool) : -EBADF;
     if (error)
         return error;
     if (!space->pool)

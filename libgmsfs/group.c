@@ -263,12 +263,10 @@ int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count, enum gmsf
 /* Nothing is committed while one of them could not be: revoked, removed, dead. */
 static int group_check_writers(struct group *group)
 {
-    int error;
-
     for (size_t i = 0; i < group->count; i++)
         if (group->members[i].handle->mode != GMSFS_MODE_RW)
             return -ENOLCK;
-    error = gfs_group_sort(group);
+    int error = gfs_group_sort(group);
     for (size_t i = 0; i < group->count && !error; i++) {
         struct member *member = group->members + i;
 
@@ -317,11 +315,10 @@ int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags, ui
 {
     struct group group = {0};
     uint8_t bytes[16];
-    int error;
 
     if (flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_IMMUTABLE))
         return -EINVAL;
-    error = gfs_group_enter(&group, handles, NULL, count);
+    int error = gfs_group_enter(&group, handles, NULL, count);
     if (!error)
         error = group_check_writers(&group);
     if (!error)

@@ -66,10 +66,9 @@ int gfs_group_look(struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
         struct member *member = group->members + i;
-        int error;
 
         memset(&member->info, 0, sizeof member->info);
-        error = gfs_ioctl(member->handle, GMSFS_IOC_INFO, &member->info);
+        int error = gfs_ioctl(member->handle, GMSFS_IOC_INFO, &member->info);
         if (!error && member->taken && member->info.session != member->acquire.session)
             error = -ESTALE;
         if (error)
@@ -134,11 +133,9 @@ uint64_t gfs_group_wait_ms(const struct group *group, uint64_t reserve_bytes)
 
 static int member_acquire(struct member *member, struct gmsfs_ioc_acquire acquire)
 {
-    int error;
-
     member->acquire = acquire;
     member->acquire.flags |= GMSFS_ACQUIRE_GROUP;
-    error = gfs_session_take(member->handle, &member->acquire);
+    int error = gfs_session_take(member->handle, &member->acquire);
     member->taken = !error;
     return error;
 }
@@ -163,16 +160,13 @@ int gfs_member_take_here(struct group *group, struct member *member, enum gmsfs_
     int error = gfs_member_take(member, mode, 0, 0);
 
     while (error == -EAGAIN || error == -ETIMEDOUT) {
-        uint64_t left_ms;
-        int last;
-
         error = gfs_ioctl(member->handle, GMSFS_IOC_INFO, &member->info);
         if (error)
             return error;
         if (gfs_member_is_away(member))
             return GROUP_AWAY;
-        left_ms = gfs_group_left_ms(group);
-        last = left_ms <= GROUP_LOOK_MS;
+        uint64_t left_ms = gfs_group_left_ms(group);
+        int last = left_ms <= GROUP_LOOK_MS;
         error = member_acquire(
             member, (struct gmsfs_ioc_acquire){.mode = mode,
                                                .flags = last ? 0 : GMSFS_ACQUIRE_AGAIN,

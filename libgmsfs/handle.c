@@ -77,7 +77,6 @@ static void handle_set_files(struct gmsfs_store *handle, const struct handle_fil
 static int handle_path_absolute(const char *path, char **absolute)
 {
     char directory[PATH_MAX];
-    size_t bytes;
 
     if (path[0] == '/') {
         *absolute = strdup(path);
@@ -85,7 +84,7 @@ static int handle_path_absolute(const char *path, char **absolute)
     }
     if (!getcwd(directory, sizeof directory))
         return -errno;
-    bytes = strlen(directory) + 1 + strlen(path) + 1;
+    size_t bytes = strlen(directory) + 1 + strlen(path) + 1;
     *absolute = malloc(bytes);
     if (!*absolute)
         return -ENOMEM;
@@ -138,11 +137,10 @@ int gmsfs_open(const char *path, gmsfs_t **out)
 {
     struct handle_files files;
     struct gmsfs_store *handle;
-    int error;
 
     if (!path || !out)
         return -EINVAL;
-    error = gfs_fork_watch();
+    int error = gfs_fork_watch();
     if (error)
         return error;
     handle = calloc(1, sizeof *handle);
@@ -215,10 +213,9 @@ void gmsfs_close(gmsfs_t *handle)
 int gfs_reopen(struct gmsfs_store *handle)
 {
     struct handle_files files;
-    int error;
 
     gfs_gate_enter();
-    error = handle_open_files(handle->path, &files);
+    int error = handle_open_files(handle->path, &files);
     if (!error) {
         error = gfs_set_memory(handle, &files.memory);
         if (error) {

@@ -34,18 +34,17 @@ static int gfs_set_memory_kind(struct gmsfs_store *handle, const struct gfs_memo
 int gfs_choose_memory(struct gmsfs_store *handle)
 {
     int anywhere = handle->connect_flags & GMSFS_CONNECT_ANY && handle->mode == GMSFS_MODE_RO;
-    const struct gfs_memory_kind *kind;
     struct gmsfs_ioc_info info;
-    int error;
 
     if (!anywhere && !handle->is_beside)
         return 0;
     memset(&info, 0, sizeof info);
-    error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
+    int error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
     if (error)
         return error;
     anywhere = anywhere && info.residency && !(info.residency & GMSFS_RESIDENCY_DEVICE);
-    kind = gfs_memory_find_kind(anywhere ? GMSFS_MEMORY_HOST : info.memory);
+    const struct gfs_memory_kind *kind =
+        gfs_memory_find_kind(anywhere ? GMSFS_MEMORY_HOST : info.memory);
     if (kind && gfs_set_memory_kind(handle, kind) == 0)
         handle->is_beside = anywhere;
     return 0;
@@ -53,11 +52,9 @@ int gfs_choose_memory(struct gmsfs_store *handle)
 
 int gfs_follow_memory(struct gmsfs_store *handle, int error)
 {
-    const struct gfs_memory_kind *before;
-
     if (error != -EXDEV || gfs_enter(handle) != 0)
         return 0;
-    before = handle->memory.kind;
+    const struct gfs_memory_kind *before = handle->memory.kind;
     gfs_choose_memory(handle);
     error = handle->memory.kind != before;
     gfs_leave(handle);

@@ -11,11 +11,10 @@
 void *gfs_large_alloc(size_t size_bytes)
 {
     size_t whole_bytes = (size_bytes + LARGE_PAGE_BYTES - 1) & ~(LARGE_PAGE_BYTES - 1);
-    void *place;
 
     if (size_bytes < LARGE_LEAST_BYTES || size_bytes > SIZE_MAX / 2)
         return malloc(size_bytes);
-    place = aligned_alloc(LARGE_PAGE_BYTES, whole_bytes);
+    void *place = aligned_alloc(LARGE_PAGE_BYTES, whole_bytes);
     if (place)
         madvise(place, whole_bytes, MADV_HUGEPAGE); /* a wish: without it all is only slower */
     return place;

@@ -118,13 +118,12 @@ static int layout_read_document(struct unpack *unpack, struct gmsfs_layout *layo
 {
     uint32_t fields;
     uint64_t version;
-    int error;
 
     if (unpack_map(unpack, &fields) || fields != 3 || layout_read_name(unpack, "v") ||
         unpack_uint(unpack, &version) || version != LAYOUT_VERSION ||
         layout_read_name(unpack, "allocations"))
         return -EPROTO;
-    error = layout_read_allocations(unpack, layout);
+    int error = layout_read_allocations(unpack, layout);
     if (!error)
         error = layout_read_name(unpack, "metadata");
     if (!error)
@@ -138,14 +137,13 @@ int gfs_layout_decode(uint8_t *bytes, size_t size_bytes, struct gmsfs_layout **o
 {
     struct layout_owned *owned = calloc(1, sizeof *owned);
     struct unpack unpack = {.at = bytes, .end = bytes + size_bytes};
-    int error;
 
     if (!owned) {
         free(bytes);
         return -ENOMEM;
     }
     owned->bytes = bytes;
-    error = layout_read_document(&unpack, &owned->layout);
+    int error = layout_read_document(&unpack, &owned->layout);
     if (error)
         gmsfs_free_layout(&owned->layout);
     else

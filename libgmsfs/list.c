@@ -52,12 +52,11 @@ static int list_take_page(struct list *list, const struct gmsfs_ioc_list *page)
 {
     const uint8_t *at = page->data, *end = page->data + page->bytes;
     uint64_t least = page->first;
-    int error;
 
     if (page->bytes > sizeof page->data || page->count > page->bytes ||
         (page->more && !page->count))
         return -EPROTO;
-    error = page->count ? ARRAY_RESERVE(list->items, list->room, list->count + page->count) : 0;
+    int error = page->count ? ARRAY_RESERVE(list->items, list->room, list->count + page->count) : 0;
     for (uint32_t i = 0; i < page->count && !error; i++) {
         struct gmsfs_handle_info *info = list->items + list->count;
         error = list_read_item(&at, end, info);
@@ -127,11 +126,10 @@ static int list_read_one(struct gmsfs_store *handle, struct gmsfs_ioc_list *page
                          struct gmsfs_handle_info *info)
 {
     const uint8_t *at = page->data;
-    int error;
 
     page->count = 1;
     memset(page->data, 0, LIST_ITEM_MAX_BYTES);
-    error = gfs_ioctl(handle, LIST_ONE, page);
+    int error = gfs_ioctl(handle, LIST_ONE, page);
     if (!error && page->count == 0)
         error = -ENOENT;
     if (!error && page->bytes > LIST_ITEM_MAX_BYTES)
@@ -142,12 +140,11 @@ static int list_read_one(struct gmsfs_store *handle, struct gmsfs_ioc_list *page
 static int gfs_list_find(struct gmsfs_store *handle, uint64_t slot, struct gmsfs_handle_info *info)
 {
     struct gmsfs_ioc_list page;
-    int error;
 
     memset(&page, 0, offsetof(struct gmsfs_ioc_list, data));
     page.first = slot;
     page.flags = GMSFS_LIST_BY_SLOT;
-    error = list_read_one(handle, &page, info);
+    int error = list_read_one(handle, &page, info);
     return !error && info->slot != slot ? -ENOENT : error;
 }
 
@@ -174,11 +171,10 @@ int(gmsfs_get_handle_info)(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_i
                            size_t out_bytes)
 {
     struct gmsfs_handle_info info;
-    int error;
 
     if (!out || gfs_check_struct(out_bytes))
         return -EINVAL;
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     error = gfs_list_find(handle, slot, &info);
@@ -193,12 +189,10 @@ int(gmsfs_list_handles)(gmsfs_t *handle, const char *tag, struct gmsfs_handle_in
 {
     struct gmsfs_handle_info *list = NULL;
     size_t count = 0, kept = 0;
-    void *given;
-    int error;
 
     if (!out || !out_count)
         return -EINVAL;
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     error = gfs_list(handle, &list, &count);
@@ -212,7 +206,7 @@ int(gmsfs_list_handles)(gmsfs_t *handle, const char *tag, struct gmsfs_handle_in
         free(list);
         list = NULL;
     }
-    given = list;
+    void *given = list;
     error = gfs_give_list(&given, kept, item_bytes, sizeof *list);
     if (error) {
         free(given);

@@ -92,19 +92,17 @@ int(gmsfs_list_mappings)(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *c
 {
     struct gmsfs_mapping *made;
     size_t made_count;
-    void *given;
-    int error;
 
     if (!list || !count)
         return -EINVAL;
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     error = mapping_list(handle, &made, &made_count);
     gfs_leave(handle);
     if (error)
         return error;
-    given = made;
+    void *given = made;
     error = gfs_give_list(&given, made_count, item_bytes, sizeof *made);
     if (error) {
         free(given);
@@ -117,12 +115,11 @@ int(gmsfs_list_mappings)(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *c
 
 int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *offset)
 {
-    struct gfs_mapping *mapping;
     int error = gfs_state_enter(handle);
 
     if (error)
         return error;
-    mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)ptr);
+    struct gfs_mapping *mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)ptr);
     if (mapping && slot)
         *slot = mapping->slot;
     if (mapping && offset)

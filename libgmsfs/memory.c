@@ -77,14 +77,13 @@ int gfs_memory_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t
                        uint64_t *reserved_bytes)
 {
     uint64_t mask = memory->granularity_bytes - 1, rounded;
-    int error;
 
     if (size_bytes == 0)
         return -EINVAL;
     if (size_bytes > SIZE_MAX / 2 - 2 * memory->granularity_bytes)
         return -ENOMEM;
     rounded = (size_bytes + mask) & ~mask;
-    error = memory->kind->reserve(memory, rounded, base);
+    int error = memory->kind->reserve(memory, rounded, base);
     if (!error)
         *reserved_bytes = rounded;
     return error;
@@ -139,11 +138,9 @@ int gfs_range_begin(struct gfs_memory *memory, struct gfs_range *range, uint64_t
 int gfs_range_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
                      uint64_t used_bytes, enum gmsfs_access access, int fd)
 {
-    int error;
-
     if (size_bytes > range->reserved_bytes - range->mapped_bytes)
         return -ENOSPC;
-    error = memory->kind->append(memory, range, size_bytes, used_bytes, access, fd);
+    int error = memory->kind->append(memory, range, size_bytes, used_bytes, access, fd);
     if (!error)
         range->mapped_bytes += size_bytes;
     return error;

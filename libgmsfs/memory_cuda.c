@@ -34,13 +34,12 @@ static int gfs_cuda_wait_turn(const struct gfs_memory *memory, struct gfs_turn *
                               int refuse)
 {
     const struct drv *driver = ((const struct gfs_cuda *)memory->device)->driver;
-    enum drv_result result;
     int error = turn_check_capture(driver, stream);
 
     if (error || !turn->event)
         return error;
-    result = refuse ? driver->cuEventQuery(turn->event)
-                    : driver->cuStreamWaitEvent(stream, turn->event, 0);
+    enum drv_result result = refuse ? driver->cuEventQuery(turn->event)
+                                    : driver->cuStreamWaitEvent(stream, turn->event, 0);
     if (turn_is_gone(result)) {
         *turn = (struct gfs_turn){0};
         return 0;

@@ -22,11 +22,10 @@ static int host_protection(enum gmsfs_access access)
 static int host_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t *base)
 {
     uint64_t granularity_bytes = memory->granularity_bytes, head;
-    char *start;
     int error = 0;
 
     gfs_gate_enter();
-    start = mmap(NULL, size_bytes + granularity_bytes, PROT_NONE, HOST_RESERVE_FLAGS, -1, 0);
+    char *start = mmap(NULL, size_bytes + granularity_bytes, PROT_NONE, HOST_RESERVE_FLAGS, -1, 0);
     if (start == MAP_FAILED) {
         error = -errno;
     } else {
@@ -177,14 +176,13 @@ static void host_cancel(struct gfs_memory *memory, const struct gfs_range *range
 static int host_copy(struct gfs_memory *memory, uintptr_t from, struct gfs_copy *copy)
 {
     uint64_t size_bytes = copy->size_bytes;
-    void *made;
     int error = 0;
 
     (void)memory;
     if (size_bytes > SIZE_MAX / 2)
         return -ENOMEM;
     gfs_gate_enter();
-    made = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *made = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED)
         error = -errno;
     else
@@ -221,12 +219,10 @@ static int host_hold(struct gfs_memory *memory, uint64_t size_bytes, int fd, str
 static int host_map_held(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                          const struct gfs_held *held)
 {
-    int error;
-
     if (mremap((void *)held->va, 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)va) !=
         MAP_FAILED)
         return 0;
-    error = -errno;
+    int error = -errno;
     /* it may have taken the reservation away first */
     host_unmap(memory, va, size_bytes);
     return error;

@@ -79,11 +79,10 @@ int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metadata *entrie
 int gmsfs_metadata_delete(gmsfs_t *handle, const char *key)
 {
     struct gmsfs_ioc_metadata request;
-    int error;
 
     if (gfs_key_check(key))
         return -EINVAL;
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     memset(&request, 0, sizeof request);
@@ -108,12 +107,11 @@ static int metadata_get_small(struct gmsfs_store *handle, const char *key,
                               struct metadata_found *found)
 {
     struct gmsfs_ioc_metadata request;
-    int error;
 
     memset(&request, 0, sizeof request);
     request.key_bytes = (uint32_t)strlen(key);
     memcpy(request.data, key, request.key_bytes);
-    error = gfs_ioctl(handle, GMSFS_IOC_METADATA_GET, &request);
+    int error = gfs_ioctl(handle, GMSFS_IOC_METADATA_GET, &request);
     if (error)
         return error;
     if (request.value_bytes > GMSFS_PUT_DATA_MAX - strlen(key))
@@ -171,11 +169,10 @@ int gmsfs_metadata_get(gmsfs_t *handle, const char *key, uint64_t *slot, uint64_
                        void **value, size_t *value_bytes)
 {
     struct metadata_found found = {0};
-    int error;
 
     if (gfs_key_check(key))
         return -EINVAL;
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     error = metadata_get_small(handle, key, &found);
@@ -235,11 +232,10 @@ static int metadata_compare_keys(const void *left, const void *right)
 static int metadata_pack_keys(const struct metadata_keys *keys, char ***out)
 {
     char **pointers = malloc((keys->count + 1) * sizeof *pointers + keys->text_bytes);
-    char *text;
 
     if (!pointers)
         return -ENOMEM;
-    text = (char *)(pointers + keys->count + 1);
+    char *text = (char *)(pointers + keys->count + 1);
     if (keys->text_bytes)
         memcpy(text, keys->text, keys->text_bytes);
     for (size_t i = 0; i < keys->count; i++) {
@@ -256,12 +252,11 @@ static int metadata_pack_keys(const struct metadata_keys *keys, char ***out)
 int gmsfs_metadata_list(gmsfs_t *handle, const char *prefix, char ***out, size_t *count)
 {
     struct metadata_keys keys = {.prefix = prefix ? prefix : ""};
-    int error;
 
     if (!out || !count)
         return -EINVAL;
     keys.prefix_bytes = strlen(keys.prefix);
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     error = gfs_dir_walk(handle, "metadata", metadata_each_key, &keys);

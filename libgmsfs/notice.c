@@ -34,13 +34,12 @@ static int notice_open(struct gmsfs_store *handle)
 void gfs_notice_follow(struct gmsfs_store *handle)
 {
     struct stat events, store;
-    int fd;
 
     if (handle->events_fd < 0 || fstat(handle->events_fd, &events) < 0 ||
         fstat(handle->dir_fd, &store) < 0 || events.st_dev == store.st_dev)
         return;
     gfs_gate_enter();
-    fd = notice_open_events(handle);
+    int fd = notice_open_events(handle);
     if (fd >= 0)
         dup3(fd, handle->events_fd, O_CLOEXEC);
     gfs_fd_close(&fd);
@@ -67,13 +66,12 @@ static int notice_says_draining(struct gmsfs_store *handle, const char *file)
     static const char name[] = "\"draining\":";
     uint8_t *text = NULL;
     size_t bytes = 0;
-    const char *at;
     int draining, error;
 
     error = gfs_file_read(handle, file, 0, NOTICE_TEXT_MAX, &text, &bytes);
     if (error)
         return error;
-    at = strstr((const char *)text, name); /* a NUL ends it */
+    const char *at = strstr((const char *)text, name); /* a NUL ends it */
     draining = at && strncmp(at + strlen(name) + strspn(at + strlen(name), " "), "true", 4) == 0;
     free(text);
     return draining;
@@ -96,12 +94,11 @@ static int notice_is_asked_to_leave(struct gmsfs_store *handle)
 static int notice_look(struct gmsfs_store *handle)
 {
     struct gmsfs_ioc_info info;
-    int error;
 
     if (handle->mode == GMSFS_MODE_NONE)
         return 0;
     memset(&info, 0, sizeof info);
-    error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
+    int error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
     if (!error && info.session == handle->session)
         return notice_is_asked_to_leave(handle);
     if (error && error != -ESTALE && error != -ENOTCONN)

@@ -13,7 +13,6 @@
 int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
 {
     void **copy = NULL, **before;
-    int error;
 
     if ((count && !streams) || count > SIZE_MAX / 2 / sizeof *copy)
         return -EINVAL;
@@ -23,7 +22,7 @@ int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
             return -ENOMEM;
         memcpy(copy, streams, count * sizeof *copy);
     }
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error) {
         free(copy);
         return error;
@@ -50,11 +49,9 @@ int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn synchronise, voi
 
 int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], size_t count)
 {
-    int error;
-
     if ((count && !uuids) || count > GMSFS_DEVICES_MAX)
         return -EINVAL;
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     if (count)
@@ -82,11 +79,10 @@ static int private_check_range(const struct gfs_vmap *map, uintptr_t va, uint64_
 {
     while (size_bytes) {
         const struct gfs_mapping *mapping = gfs_vmap_find_mapping(map, va);
-        uint64_t part_bytes;
 
         if (!mapping || !mapping->live)
             return -ENOENT;
-        part_bytes = mapping->aligned_bytes - (va - mapping->va);
+        uint64_t part_bytes = mapping->aligned_bytes - (va - mapping->va);
         part_bytes = part_bytes < size_bytes ? part_bytes : size_bytes;
         va += part_bytes;
         size_bytes -= part_bytes;
@@ -96,10 +92,8 @@ static int private_check_range(const struct gfs_vmap *map, uintptr_t va, uint64_
 
 static int private_make_room(struct gmsfs_store *handle)
 {
-    int error;
-
     gfs_gate_enter(); /* a child of fork() frees them */
-    error = ARRAY_RESERVE(handle->copies, handle->copy_room, handle->copy_count + 1);
+    int error = ARRAY_RESERVE(handle->copies, handle->copy_room, handle->copy_count + 1);
     gfs_gate_leave();
     return error;
 }
@@ -108,11 +102,10 @@ int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, vo
 {
     GFS_VA_SCOPE(scope);
     struct gfs_copy copy;
-    int error;
 
     if (!ptr || !out || size_bytes == 0)
         return -EINVAL;
-    error = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
     if (error)
         return error;
     error = private_check_range(&handle->map, (uintptr_t)ptr, size_bytes);

@@ -160,12 +160,11 @@ int gmsfs_region_open(gmsfs_regions_t *regions, uint32_t uid, const char *name,
                       gmsfs_region_t **out, enum gmsfs_region_reason *reason)
 {
     struct gmsfs_region *region;
-    int error;
 
     gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
     if (!name || !out)
         return -EINVAL;
-    error = gfs_regions_enter(regions);
+    int error = gfs_regions_enter(regions);
     if (error)
         return error;
     region = calloc(1, sizeof *region);
@@ -334,11 +333,9 @@ static int region_read(struct gmsfs_region *region, uint64_t offset, void *bytes
 int gmsfs_region_read(gmsfs_region_t *region, uint64_t offset, void *bytes, size_t size_bytes,
                       enum gmsfs_region_reason *reason)
 {
-    int error;
-
     gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
     gfs_hold_thread();
-    error = region_read(region, offset, bytes, size_bytes, reason);
+    int error = region_read(region, offset, bytes, size_bytes, reason);
     gfs_let_thread();
     return error;
 }
@@ -348,7 +345,6 @@ static int region_write(struct gmsfs_region *region, uint64_t offset, const void
                         size_t size_bytes, enum gmsfs_region_reason *reason)
 {
     const uint8_t *from = bytes;
-    uint64_t start;
     int error = bytes || !size_bytes ? region_check(region) : -EINVAL;
 
     if (error)
@@ -358,7 +354,7 @@ static int region_write(struct gmsfs_region *region, uint64_t offset, const void
     if (!(region->info.flags & GMSFS_REGION_WRITABLE))
         return -EACCES;
     error = gmsfs_region_check(&region->info, offset, size_bytes, reason);
-    start = region->info.offset + offset;
+    uint64_t start = region->info.offset + offset;
     if (!error)
         error = region_check_object(region, start + size_bytes, reason);
     for (size_t done = 0; !error && done < size_bytes;) {
@@ -375,11 +371,9 @@ static int region_write(struct gmsfs_region *region, uint64_t offset, const void
 int gmsfs_region_write(gmsfs_region_t *region, uint64_t offset, const void *bytes,
                        size_t size_bytes, enum gmsfs_region_reason *reason)
 {
-    int error;
-
     gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
     gfs_hold_thread();
-    error = region_write(region, offset, bytes, size_bytes, reason);
+    int error = region_write(region, offset, bytes, size_bytes, reason);
     gfs_let_thread();
     return error;
 }

@@ -141,10 +141,9 @@ static int regions_call(struct gmsfs_regions *regions, const struct regions_ask 
                         struct gfs_regions_answer *answer, enum gmsfs_region_reason *reason)
 {
     struct gfs_again again;
-    int error;
 
     gfs_again_begin(&again);
-    error = regions_exchange(regions, ask->request, ask->fd, answer);
+    int error = regions_exchange(regions, ask->request, ask->fd, answer);
     while (error == -ECONNRESET) {
         error = gfs_regions_pause(regions, &again);
         if (!error)
@@ -216,10 +215,9 @@ static int regions_read_key(const char *key, enum gmsfs_region_reason *reason,
                             char name[GMSFS_REGION_KEY_MAX + 2])
 {
     const size_t prefix = sizeof GMSFS_REGION_RESERVED_PREFIX - 1;
-    size_t bytes;
 
     key += strspn(key, "/");
-    bytes = strlen(key);
+    size_t bytes = strlen(key);
     while (bytes > 0 && key[bytes - 1] == '/')
         bytes--;
     if (bytes == 0)
@@ -247,14 +245,13 @@ static int regions_find_object(const struct gmsfs_regions *regions,
                                enum gmsfs_region_reason *reason, int *fd, int *opened)
 {
     char name[GMSFS_REGION_KEY_MAX + 2];
-    int error;
 
     *fd = wish->fd;
     if (wish->kind != GMSFS_REGION_SYSTEM || wish->fd >= 0)
         return 0;
     if (!wish->key)
         return gfs_region_fail(reason, GMSFS_REGION_BAD_KEY, -EINVAL);
-    error = regions_read_key(wish->key, reason, name);
+    int error = regions_read_key(wish->key, reason, name);
     if (error || strchr(name + 1, '/')) /* STORE/ALLOCATION */
         return error;
     if (wish->uid != GMSFS_REGION_SELF && wish->uid != regions->uid)
@@ -272,7 +269,6 @@ static int regions_open(const char *path, struct gmsfs_regions **out)
 {
     struct gmsfs_regions *regions = calloc(1, sizeof *regions);
     struct stat stat;
-    int error;
 
     if (!regions)
         return -ENOMEM;
@@ -281,7 +277,7 @@ static int regions_open(const char *path, struct gmsfs_regions **out)
     pthread_mutex_init(&regions->op, NULL);
     regions->path = strdup(path);
     regions->dir_fd = gfs_fd_above(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
-    error = regions->dir_fd < 0 ? gfs_file_error(errno) : gfs_check_mount(regions->dir_fd);
+    int error = regions->dir_fd < 0 ? gfs_file_error(errno) : gfs_check_mount(regions->dir_fd);
     if (!error && fstatat(regions->dir_fd, "regions", &stat, 0) < 0 && errno == ENOENT)
         error = -ENOTTY;
     if (!error && !regions->path)
@@ -345,11 +341,10 @@ static int regions_get(struct gmsfs_regions *regions, uint32_t uid, enum gmsfs_r
     struct gmsfs_fds_region_request request = regions_request(GMSFS_FDS_REGION_LIST, uid, kind);
     struct regions_ask ask = {.request = &request, .fd = -1};
     struct gfs_regions_answer answer;
-    int error;
 
     request.flags = GMSFS_REGION_LIST_ONE;
     regions_set_name(&request, name, NULL);
-    error = regions_call(regions, &ask, &answer, NULL);
+    int error = regions_call(regions, &ask, &answer, NULL);
     if (!error && answer.header.count != 1)
         error = -EPROTO;
     if (!error)
@@ -408,13 +403,11 @@ static int regions_register_wish(struct gmsfs_regions *regions,
 int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_request *wish,
                           enum gmsfs_region_reason *reason)
 {
-    int error;
-
     gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
     if (!regions || !wish || (wish->kind != GMSFS_REGION_SYSTEM && wish->kind != GMSFS_REGION_CUDA))
         return -EINVAL;
     gfs_hold_thread();
-    error = regions_register_wish(regions, wish, reason);
+    int error = regions_register_wish(regions, wish, reason);
     gfs_let_thread();
     return error;
 }
@@ -528,13 +521,12 @@ int(gmsfs_region_get)(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_
                       const char *name, struct gmsfs_region_info *info, size_t info_bytes)
 {
     struct gmsfs_region_info found;
-    int error;
 
     if (!info || gfs_check_struct(info_bytes) || !name)
         return -EINVAL;
     if (strlen(name) > GMSFS_REGION_NAME_MAX) /* no region can have such a name */
         return -ENOENT;
-    error = gfs_regions_enter(regions);
+    int error = gfs_regions_enter(regions);
     if (error)
         return error;
     error = regions_get(regions, uid, kind, name, &found);
@@ -549,7 +541,6 @@ int(gmsfs_region_list)(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region
 {
     struct gmsfs_region_info *list = NULL;
     size_t found = 0;
-    void *given;
     int error = out && count ? gfs_regions_enter(regions) : -EINVAL;
 
     if (error)
@@ -558,7 +549,7 @@ int(gmsfs_region_list)(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region
     gfs_regions_leave(regions);
     if (error)
         return error;
-    given = list;
+    void *given = list;
     error = gfs_give_list(&given, found, item_bytes, sizeof *list);
     if (error) {
         free(given);

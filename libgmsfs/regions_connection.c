@@ -64,11 +64,10 @@ static int regions_receive(struct gmsfs_regions *regions, struct gfs_regions_ans
     const struct ask_limits limits = regions_limits(regions);
     int error = ask_wait(regions->fds_fd, POLLIN, &limits);
     size_t fd_count = fd ? 1 : 0;
-    ssize_t got;
 
     if (error)
         return error;
-    got = ask_receive(regions->fds_fd, answer, sizeof *answer, fd, &fd_count);
+    ssize_t got = ask_receive(regions->fds_fd, answer, sizeof *answer, fd, &fd_count);
     if (fd_count > 0)
         *fd = gfs_fd_above(*fd);
     if (got == -EMFILE && !fd) /* a descriptor came without a request */
@@ -110,11 +109,10 @@ int gfs_regions_redeem(struct gmsfs_regions *regions, const uint8_t ticket[16], 
         .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = 1};
     struct gfs_regions_answer answer;
     size_t size = 0;
-    int error;
 
     memcpy(request.ticket, ticket, sizeof request.ticket);
     *fd = -1;
-    error = gfs_regions_ask(regions, &request, sizeof request, -1, &answer, &size, fd);
+    int error = gfs_regions_ask(regions, &request, sizeof request, -1, &answer, &size, fd);
     if (!error)
         error = answer.header.error;
     if (!error && *fd < 0)

@@ -67,15 +67,14 @@ static int remap_one(struct remap *remap, struct remap_item *item, const struct 
                      int fd)
 {
     struct gfs_mapping *mapping = item->mapping;
-    int error;
 
     if (given->aligned_bytes != mapping->aligned_bytes || given->size_bytes != mapping->size_bytes)
         return -ESTALE;
     /* given twice */
     if (mapping->waking)
         return -EPROTO;
-    error = gfs_memory_map(&remap->handle->memory, mapping->va, mapping->aligned_bytes,
-                           item->access, fd);
+    int error = gfs_memory_map(&remap->handle->memory, mapping->va, mapping->aligned_bytes,
+                               item->access, fd);
     if (error)
         return error;
     item->slot = given->slot;

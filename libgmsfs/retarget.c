@@ -99,12 +99,11 @@ static int retarget_find_shape(struct retarget *retarget)
     struct gmsfs_store *handle = retarget->handle;
     struct gmsfs_layout *layout = NULL;
     char text[GMSFS_HASH_TEXT_BYTES];
-    int error;
 
     hex_format(retarget->hash, sizeof retarget->hash, text);
     if (handle->shape && strcmp(handle->shape->hash, text) == 0)
         return 0;
-    error = gfs_layout_read(handle, &layout);
+    int error = gfs_layout_read(handle, &layout);
     if (!error && strcmp(layout->hash, text) != 0)
         error = -ESTALE;
     if (error) {
@@ -275,11 +274,10 @@ static void retarget_return(struct retarget *retarget)
 static int retarget_wake(struct retarget *retarget)
 {
     struct gmsfs_store *handle = retarget->handle;
-    int error;
 
     retarget->other->ident.epoch = handle->ident.epoch + 1;
     retarget_swap(retarget);
-    error = gfs_remap_wake(handle, &retarget->export, GFS_WAKE_SHAPE);
+    int error = gfs_remap_wake(handle, &retarget->export, GFS_WAKE_SHAPE);
     if (error) {
         retarget_swap(retarget);
         return error;

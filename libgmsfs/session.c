@@ -49,11 +49,9 @@ int gfs_session_drop(struct gmsfs_store *handle)
 
 int gfs_session_release(struct gmsfs_store *handle)
 {
-    int error;
-
     if (handle->mode == GMSFS_MODE_NONE)
         return 0;
-    error = gfs_session_drop(handle);
+    int error = gfs_session_drop(handle);
     if (!error || error == -ENOTCONN)
         gfs_session_forget(handle);
     return error;
@@ -128,11 +126,9 @@ static int session_learn(struct gmsfs_store *handle, const struct gmsfs_ioc_acqu
 
 int gfs_session_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
-    int error;
-
     if (handle->mode != GMSFS_MODE_NONE || handle->connecting)
         return -EBUSY;
-    error = gfs_session_take(handle, acquire);
+    int error = gfs_session_take(handle, acquire);
     return error ? error : session_learn(handle, acquire);
 }
 
@@ -153,10 +149,8 @@ int gfs_session_check_wish(enum gmsfs_mode mode, uint64_t reserve_bytes)
 
 static int session_begin_work(struct gmsfs_store *handle, uint64_t reserve_bytes)
 {
-    int error;
-
     handle->announced_bytes = handle->mode == GMSFS_MODE_RW ? reserve_bytes : 0;
-    error = gfs_choose_memory(handle);
+    int error = gfs_choose_memory(handle);
     if (error)
         gfs_session_release(handle);
     return error;
@@ -269,11 +263,10 @@ static int session_take_again(void *context, const struct gfs_item *given, int *
     const struct session_again *again = context;
     const struct gfs_mapping *mapping = again->mapping;
     struct gfs_memory *memory = &again->handle->memory;
-    int error;
 
     if (given->aligned_bytes != mapping->aligned_bytes)
         return -ESTALE;
-    error = gfs_memory_map(memory, mapping->va, mapping->aligned_bytes, again->access, *fd);
+    int error = gfs_memory_map(memory, mapping->va, mapping->aligned_bytes, again->access, *fd);
     return error ? error
                  : gfs_memory_settle(memory, mapping->va, mapping->aligned_bytes, again->access,
                                      mapping->devices);
@@ -368,12 +361,10 @@ int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t
 
 int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group)
 {
-    int error;
-
     if (flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP | GMSFS_COMMIT_IMMUTABLE) ||
         !(flags & GMSFS_COMMIT_GROUP) != !group)
         return -EINVAL;
-    error = gfs_enter(handle);
+    int error = gfs_enter(handle);
     if (error)
         return error;
     error = gfs_session_commit(handle, flags, group);

@@ -100,13 +100,12 @@ static int slab_take(struct gfs_slab *slab, uint64_t size_bytes, uintptr_t *va)
 {
     uint64_t taken_bytes = slab_align(size_bytes), offset;
     size_t at;
-    int error;
 
     for (at = 0; at < slab->gap_count && slab->gaps[at].size_bytes < taken_bytes; at++)
         ;
     if (at == slab->gap_count)
         return -ENOENT;
-    error = slab_make_room(slab, slab->piece_count + 1);
+    int error = slab_make_room(slab, slab->piece_count + 1);
     if (error)
         return error;
     offset = slab->gaps[at].offset;
@@ -125,11 +124,10 @@ int gfs_slabs_take(struct gfs_slabs *slabs, const char *tag, uint64_t size_bytes
 {
     for (size_t i = 0; i < slabs->count; i++) {
         struct gfs_slab *slab = slabs->slabs + i;
-        int error;
 
         if (slab->closed || size_bytes > slab->size_bytes || strcmp(slab->tag, tag) != 0)
             continue;
-        error = slab_take(slab, size_bytes, va);
+        int error = slab_take(slab, size_bytes, va);
         if (error != -ENOENT)
             return error;
     }

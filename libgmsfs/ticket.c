@@ -94,12 +94,11 @@ static uint64_t ticket_used_fds(void)
 {
     uint64_t used = 0;
     struct stat st;
-    DIR *directory;
 
     if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
         return (uint64_t)st.st_size;
     gfs_gate_enter();
-    directory = opendir("/proc/self/fd");
+    DIR *directory = opendir("/proc/self/fd");
     while (directory && readdir(directory))
         used++;
     if (directory)
@@ -112,13 +111,12 @@ static uint64_t ticket_used_fds(void)
 static uint64_t ticket_free_fds(void)
 {
     struct rlimit limit;
-    uint64_t used;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return TICKET_SPARE_FDS;
     if (limit.rlim_cur == RLIM_INFINITY)
         return UINT64_MAX;
-    used = ticket_used_fds();
+    uint64_t used = ticket_used_fds();
     if (used == 0)
         return limit.rlim_cur / 4;
     return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
@@ -126,11 +124,9 @@ static uint64_t ticket_free_fds(void)
 
 static uint32_t ticket_batch(uint64_t count)
 {
-    uint64_t room;
-
     if (count <= 1)
         return 1;
-    room = ticket_free_fds();
+    uint64_t room = ticket_free_fds();
     room = room > 2 * TICKET_SPARE_FDS ? room - TICKET_SPARE_FDS : room / 2;
     room = room < count ? room : count;
     room = room < GMSFS_BATCH_MAX ? room : GMSFS_BATCH_MAX;
@@ -144,10 +140,9 @@ static int ticket_send(struct ticket_transfer *transfer, const uint8_t ticket[16
     const struct ask_limits limits = ticket_limits(transfer->handle);
     struct gmsfs_fds_request request = {
         .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = batch};
-    int error;
 
     memcpy(request.ticket, ticket, sizeof request.ticket);
-    error = ask_send(transfer->handle->fds_fd, &request, sizeof request, -1, &limits);
+    int error = ask_send(transfer->handle->fds_fd, &request, sizeof request, -1, &limits);
     transfer->broken |= error && error != -ECANCELED && error != -ETIMEDOUT;
     return error;
 }
@@ -156,12 +151,9 @@ static int ticket_send(struct ticket_transfer *transfer, const uint8_t ticket[16
 static int ticket_receive(struct ticket_transfer *transfer, struct ticket_message *message,
                           size_t *size_bytes, int fds[GMSFS_BATCH_MAX], size_t *fd_count)
 {
-    ssize_t got;
-    int lost;
-
     *fd_count = GMSFS_BATCH_MAX;
-    got = ask_receive(transfer->handle->fds_fd, message, sizeof *message, fds, fd_count);
-    lost = got == -EMFILE;
+    ssize_t got = ask_receive(transfer->handle->fds_fd, message, sizeof *message, fds, fd_count);
+    int lost = got == -EMFILE;
     for (size_t i = 0; i < *fd_count; i++) {
         fds[i] = gfs_fd_above(fds[i]);
         lost |= fds[i] < 0;
@@ -292,12 +284,11 @@ int gfs_export_ticket(struct gmsfs_store *handle, struct gfs_export *export)
 static int ticket_redeem_rest(struct ticket_transfer *transfer, const struct gfs_export *export)
 {
     struct gfs_export rest = *export;
-    int error;
 
     rest.first += transfer->taken;
     rest.count -= transfer->taken;
     transfer->broken = 0;
-    error = gfs_export_ticket(transfer->handle, &rest);
+    int error = gfs_export_ticket(transfer->handle, &rest);
     return error ? error : ticket_redeem_once(transfer, rest.ticket, rest.count);
 }
 
@@ -314,12 +305,11 @@ int gfs_export_redeem(struct gmsfs_store *handle, struct gfs_export *export, gfs
     struct ticket_transfer transfer = {.handle = handle, .take = take, .context = context};
     struct gfs_again again;
     uint64_t taken = 0;
-    int error;
 
     if (export->count == 0)
         return 0;
     gfs_again_begin(&again);
-    error = ticket_redeem_once(&transfer, export->ticket, export->count);
+    int error = ticket_redeem_once(&transfer, export->ticket, export->count);
     while (error && transfer.broken) {
         if (transfer.taken > taken)
             gfs_again_begin(&again);

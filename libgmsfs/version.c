@@ -38,7 +38,6 @@ void gfs_give_struct(void *out, size_t out_bytes, const void *own, size_t own_by
 int gfs_give_list(void **list, size_t count, size_t item_bytes, size_t own_bytes)
 {
     const char *own = *list;
-    char *given;
 
     if (item_bytes == own_bytes)
         return 0;
@@ -46,7 +45,7 @@ int gfs_give_list(void **list, size_t count, size_t item_bytes, size_t own_bytes
         return -EINVAL;
     if (count == 0)
         return 0;
-    given = calloc(count, item_bytes);
+    char *given = calloc(count, item_bytes);
     if (!given)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)

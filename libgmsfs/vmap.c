@@ -17,13 +17,11 @@ void gfs_vmap_free(struct gfs_vmap *map)
 
 int gfs_vmap_make_room(struct gfs_vmap *map, size_t reservations, size_t mappings)
 {
-    int error;
-
     if (reservations > SIZE_MAX - map->reservation_count ||
         mappings > SIZE_MAX - map->mapping_count)
         return -ENOMEM;
-    error = ARRAY_RESERVE(map->reservations, map->reservation_room,
-                          map->reservation_count + reservations);
+    int error = ARRAY_RESERVE(map->reservations, map->reservation_room,
+                              map->reservation_count + reservations);
     return error ? error
                  : ARRAY_RESERVE(map->mappings, map->mapping_room, map->mapping_count + mappings);
 }
@@ -65,18 +63,14 @@ void gfs_vmap_remove_reservation(struct gfs_vmap *map, struct gfs_reservation *r
 
 void gfs_vmap_add_mappings(struct gfs_vmap *map, const struct gfs_mapping *mappings, size_t count)
 {
-    struct gfs_reservation *reservation;
-    struct gfs_mapping *place;
-    size_t at;
-
     if (count == 0)
         return;
-    at = vmap_mappings_below(map, mappings[0].va);
-    place = map->mappings + at;
+    size_t at = vmap_mappings_below(map, mappings[0].va);
+    struct gfs_mapping *place = map->mappings + at;
     memmove(place + count, place, (map->mapping_count - at) * sizeof *place);
     memcpy(place, mappings, count * sizeof *place);
     map->mapping_count += count;
-    reservation = gfs_vmap_find_reservation(map, mappings[0].va);
+    struct gfs_reservation *reservation = gfs_vmap_find_reservation(map, mappings[0].va);
     if (reservation)
         reservation->mappings += count;
 }
