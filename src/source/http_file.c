@@ -2,10 +2,8 @@
 /* Files: what their server says of them, and ranges of their bytes. */
 #include "source/http_internal.h"
 
-#include "base/scope.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
