@@ -5,17 +5,17 @@
 #include "base/clock.h"
 #include "base/failure.h"
 #include "base/size.h"
-#include "cli/ui.h"
+#include "cli/signals.h"
 #include "mover/work.h"
 #include "source/direct.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ERROR_BYTES  4096
 #define OPTION_BYTES 64
@@ -107,9 +107,36 @@ int cli_failure(const struct failure *failure)
     return cli_error("%s", failure->text);
 }
 
-int cli_out_of_memory(void)
+void cli_out_of_memory(void)
 {
-    return cli_error("this process is out of memory");
+    signals_undo();
+    cli_error("this process is out of memory");
+    _exit(CLI_FAILURE);
+}
+
+void *cli_need(void *memory)
+{
+    if (!memory)
+        cli_out_of_memory();
+    return memory;
+}
+
+char *cli_vformat(const char *format, va_list arguments)
+{
+    char *text;
+
+    return vasprintf(&text, format, arguments) < 0 ? cli_need(NULL) : text;
+}
+
+char *cli_format(const char *format, ...)
+{
+    va_list arguments;
+    char *text;
+
+    va_start(arguments, format);
+    text = cli_vformat(format, arguments);
+    va_end(arguments);
+    return text;
 }
 
 /* ---- options ------------------------------------------------------------------------------- */

@@ -4,12 +4,13 @@
  *
  * For main.c and the cmd_*.c files. Each of those defines one `struct cli_command`. Its run() gets
  * argv from the command's own name on and returns an exit status; it prints its errors itself,
- * once. Nothing here exits.
+ * once. Nothing here exits but where malloc fails.
  */
 #ifndef GMSFS_CLI_CLI_H
 #define GMSFS_CLI_CLI_H
 
 #include <getopt.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -107,8 +108,16 @@ struct failure;
 /* Prints the error of a function that does not print; returns CLI_FAILURE. */
 int cli_failure(const struct failure *failure);
 
-/* Prints that malloc failed; returns CLI_FAILURE. */
-int cli_out_of_memory(void);
+/* Undoes what a signal would undo, prints that malloc failed, and ends the process with
+ * CLI_FAILURE. From any thread. */
+_Noreturn void cli_out_of_memory(void);
+
+/* Returns what malloc or a function like it gave; ends the process if that is NULL. */
+void *cli_need(void *memory);
+
+/* As sprintf, into memory of its own, free(3). Ends the process if there is none. */
+char *cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *cli_vformat(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
 /* Parse values of options, for cli_option.take. */
 int cli_take_flag(const char *name, const char *text, void *at);    /* bool */

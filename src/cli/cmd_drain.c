@@ -97,8 +97,7 @@ static void drain_say_holders(const struct drain_store *drain, const struct moun
     if (drain->quiet)
         return;
     holders = mount_look_holders(mount);
-    fprintf(stderr, "waiting for %s%s\n%s", wait, holders && *holders ? ":" : "",
-            holders ? holders : "");
+    fprintf(stderr, "waiting for %s%s\n%s", wait, *holders ? ":" : "", holders);
 }
 
 static void drain_say_sessions(const struct drain_store *drain, const struct mount *mount,

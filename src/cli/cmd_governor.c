@@ -125,11 +125,8 @@ static void governor_read_anew(struct governor *governor)
         cli_error("%s; the old configuration stays in force", failure.text);
         return;
     }
-    if (governor_past_follow(&governor->round.past, &config) != 0) {
+    if (governor_past_follow(&governor->round.past, &config) != 0)
         cli_out_of_memory();
-        governor_config_free(&config);
-        return;
-    }
     governor_config_free(&governor->round.config);
     governor->round.config = config;
     ui_line(stdout, "%s was read again", governor->file);
@@ -178,9 +175,9 @@ static char *governor_find_program(void)
     if (bytes > 0) {
         path[bytes] = '\0';
         if (access(path, X_OK) == 0)
-            return strdup(path);
+            return cli_need(strdup(path));
     }
-    return strdup("gmsfs");
+    return cli_need(strdup("gmsfs"));
 }
 
 static int governor_start(struct governor *governor)
@@ -188,7 +185,7 @@ static int governor_start(struct governor *governor)
     struct governor_round *round = &governor->round;
     struct failure failure;
     SCOPED_FREE char *program = NULL;
-    int status = CLI_FAILURE;
+    int status;
 
     if (governor_read(governor->file, &round->config, &failure) != 0)
         return cli_failure(&failure);
@@ -196,11 +193,10 @@ static int governor_start(struct governor *governor)
     round->program = program;
     round->dry_run = governor->dry_run;
     round->is_asked_to_end = governor_is_asked_to_end;
-    round->deeds = calloc(GOVERNOR_MAX_DEEDS, sizeof(*round->deeds));
-    if (program && round->deeds && governor_past_follow(&round->past, &round->config) == 0)
-        status = governor_loop(governor);
-    else
+    round->deeds = cli_need(calloc(GOVERNOR_MAX_DEEDS, sizeof(*round->deeds)));
+    if (governor_past_follow(&round->past, &round->config) != 0)
         cli_out_of_memory();
+    status = governor_loop(governor);
     governor_round_free(round);
     return status;
 }

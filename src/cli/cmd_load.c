@@ -126,10 +126,8 @@ static int load_do(struct load *load)
     load->begun_ms = cli_now_ms();
     signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
-    load->staging = staging_new();
-    load->source = source_open();
-    if (!load->staging || !load->source)
-        return cli_out_of_memory();
+    load->staging = cli_need(staging_new());
+    load->source = cli_need(source_open());
     status = load->keeps_files ? CLI_OK : load_check_parts(load->files, load->file_count);
     if (status == CLI_OK)
         status = plan(load);

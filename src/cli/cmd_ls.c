@@ -54,8 +54,8 @@ static bool ls_is_file(const struct gmsfs_layout_entry *entry, struct file_entry
            file_entry_parse(entry->value, entry->value_bytes, file) == 0;
 }
 
-static int ls_row(const struct ls *ls, const struct gmsfs_layout_entry *entry,
-                  struct ui_table *table)
+static void ls_row(const struct ls *ls, const struct gmsfs_layout_entry *entry,
+                   struct ui_table *table)
 {
     char shape[SHAPE_TEXT_BYTES] = "-", bytes[NUMBER_TEXT_BYTES] = "-";
     char number[NUMBER_TEXT_BYTES], offset[NUMBER_TEXT_BYTES] = "-";
@@ -63,10 +63,9 @@ static int ls_row(const struct ls *ls, const struct gmsfs_layout_entry *entry,
     struct file_entry file;
     bool bound = entry->rank != GMSFS_SLOT_NONE, is_file = ls_is_file(entry, &file);
     const char *kind = is_file ? "file" : "-";
-    int error = tensor_value_parse(entry->value, entry->value_bytes, &value);
 
-    if (error)
-        return error;
+    if (tensor_value_parse(entry->value, entry->value_bytes, &value) != 0)
+        cli_out_of_memory();
     if (is_file)
         snprintf(bytes, sizeof(bytes), "%" PRIu64, file.size_bytes);
     if (value.is_tensor)
@@ -79,24 +78,18 @@ static int ls_row(const struct ls *ls, const struct gmsfs_layout_entry *entry,
                  (const char *[]){entry->key, value.dtype ? value.dtype : kind, shape, bytes,
                                   bound ? ls_allocation(ls, entry->rank, number) : "-", offset});
     tensor_value_free(&value);
-    return 0;
 }
 
-static int ls_print_table(const struct ls *ls)
+static void ls_print_table(const struct ls *ls)
 {
     struct ui_table table;
-    int error = 0;
 
     ui_table_begin(&table, "lllrlr");
     ui_table_add(&table,
                  (const char *[]){"TENSOR", "DTYPE", "SHAPE", "BYTES", "ALLOCATION", "OFFSET"});
-    for (size_t i = 0; !error && ls->layout && i < ls->layout->entry_count; i++)
-        error = ls_row(ls, &ls->layout->entries[i], &table);
-    if (error) {
-        ui_table_free(&table);
-        return error;
-    }
-    return ui_table_end(&table, stdout, 0);
+    for (size_t i = 0; ls->layout && i < ls->layout->entry_count; i++)
+        ls_row(ls, &ls->layout->entries[i], &table);
+    ui_table_end(&table, stdout, 0);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
@@ -166,22 +159,18 @@ static json_t *ls_json_group(const struct ls *ls)
     return json_string(text);
 }
 
-static int ls_print_json(const struct ls *ls)
+static void ls_print_json(const struct ls *ls)
 {
     json_t *entries = json_array();
 
-    for (size_t i = 0; ls->layout && i < ls->layout->entry_count; i++) {
-        if (json_array_append_new(entries, ls_json_entry(ls, &ls->layout->entries[i])) != 0) {
-            json_decref(entries);
-            return -ENOMEM;
-        }
-    }
-    return ui_json_print(
-        json_pack("{s:o,s:s,s:b,s:b,s:o,s:o,s:s,s:o,s:o}", "store", ui_json_text(ls->path), "state",
-                  store_state_name(ls->info.state), "fenced", ls->is_fenced, "immutable",
-                  ls->is_immutable, "generation", ls_number(ls->info.generation), "group",
-                  ls_json_group(ls), "layout_hash", ls->layout ? ls->layout->hash : "",
-                  "allocations", ls_json_allocations(ls), "tensors", entries));
+    for (size_t i = 0; ls->layout && i < ls->layout->entry_count; i++)
+        ui_json_append(entries, ls_json_entry(ls, &ls->layout->entries[i]));
+    ui_json_print(json_pack("{s:o,s:s,s:b,s:b,s:o,s:o,s:s,s:o,s:o}", "store",
+                            ui_json_text(ls->path), "state", store_state_name(ls->info.state),
+                            "fenced", ls->is_fenced, "immutable", ls->is_immutable, "generation",
+                            ls_number(ls->info.generation), "group", ls_json_group(ls),
+                            "layout_hash", ls->layout ? ls->layout->hash : "", "allocations",
+                            ls_json_allocations(ls), "tensors", entries));
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -216,14 +205,15 @@ static int ls_store(const char *path, bool as_json)
     if (!error) {
         ls.is_fenced = store_is_fenced(path);
         ls.is_immutable = store_is_immutable(path);
-        error = as_json ? ls_print_json(&ls) : ls_print_table(&ls);
-        if (error)
-            cli_error("%s: %s", path, strerror(-error));
-        else if (!ls.layout && !as_json)
+        if (as_json)
+            ls_print_json(&ls);
+        else
+            ls_print_table(&ls);
+        if (!ls.layout && !as_json)
             ui_line(stderr, "%s is EMPTY: nothing is committed in it", path);
-        if (!error && ls.is_fenced && !as_json)
+        if (ls.is_fenced && !as_json)
             ui_line(stderr, "%s is fenced for a checkpoint: it grants no sessions", path);
-        if (!error && ls.is_immutable && !as_json)
+        if (ls.is_immutable && !as_json)
             ui_line(stderr, "%s is immutable: this layout never changes", path);
     }
     gmsfs_free_layout(ls.layout);

@@ -40,12 +40,10 @@ struct metadata_entry {
 /* The file of the entry; NULL: no memory, for the key has been looked at before. */
 static char *metadata_path(const char *store, const char *key)
 {
-    char file[sizeof("metadata/") + KEY_NAME_BYTES], name[KEY_NAME_BYTES];
+    char name[KEY_NAME_BYTES];
 
-    if (key_name_encode(key, name) != 0)
-        return NULL;
-    snprintf(file, sizeof(file), "metadata/%s", name);
-    return store_file_path(store, file);
+    key_name_encode(key, name);
+    return cli_format("%s/metadata/%s", store, name);
 }
 
 /* ---- by token ------------------------------------------------------------------------------ */
@@ -98,15 +96,10 @@ static int metadata_put_file(const char *path, const struct metadata_entry *entr
 static int metadata_change_file(const char *store, const struct metadata_entry *entry)
 {
     SCOPED_FREE char *path = metadata_path(store, entry->data.key);
-    int error;
 
-    if (!path)
-        return -ENOMEM;
     if (entry->remove)
-        error = unlink(path) < 0 ? -errno : 0;
-    else
-        error = metadata_put_file(path, entry);
-    return error;
+        return unlink(path) < 0 ? -errno : 0;
+    return metadata_put_file(path, entry);
 }
 
 /* Puts or removes. 0 or a negative errno; -ENOLCK: in no writer's session. `handle` may be joined
@@ -127,7 +120,7 @@ static int metadata_read(const char *store, const char *key, uint8_t **value, si
 {
     SCOPED_FREE char *path = metadata_path(store, key);
 
-    return path ? store_read_bytes(path, GMSFS_VALUE_MAX, value, value_bytes) : -ENOMEM;
+    return store_read_bytes(path, GMSFS_VALUE_MAX, value, value_bytes);
 }
 
 /* Prints why it could not be done; returns CLI_FAILURE. */
@@ -182,10 +175,8 @@ struct metadata {
 static int metadata_read_input(void **value, size_t *value_bytes)
 {
     size_t room = GMSFS_VALUE_MAX + 1, used;
-    char *bytes = malloc(room);
+    char *bytes = cli_need(malloc(room));
 
-    if (!bytes)
-        return cli_out_of_memory();
     used = fread(bytes, 1, room, stdin);
     if (ferror(stdin) || used == room) {
         if (used == room)

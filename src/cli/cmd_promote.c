@@ -56,10 +56,8 @@ static void promote_say(const struct promote *promote, const char *path)
 static int promote_stores(const struct promote *promote, char **paths, size_t count)
 {
     uint64_t start_ms = cli_now_ms(), left_ms;
-    int *statuses = calloc(count, sizeof(*statuses)), worst = CLI_OK;
+    int *statuses = cli_need(calloc(count, sizeof(*statuses))), worst = CLI_OK;
 
-    if (!statuses)
-        return cli_out_of_memory();
     for (size_t i = 0; i < count; i++) {
         left_ms = cli_left_ms(start_ms, promote->timeout_ms);
         statuses[i] = store_place_order(AT_FDCWD, paths[i], promote->place, NULL, &left_ms);

@@ -133,14 +133,10 @@ static int run_acquire(int fd, uint64_t timeout_ms)
 /* Waits for the reader's lock. Returns the descriptor or a negative errno. */
 static int run_wait_acquire(const char *store, uint64_t timeout_ms)
 {
-    char *path = store_file_path(store, "ctl");
-    int fd, error;
+    SCOPED_FREE char *path = store_file_path(store, "ctl");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int error = fd < 0 ? -errno : run_acquire(fd, timeout_ms);
 
-    if (!path)
-        return -ENOMEM;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    error = fd < 0 ? -errno : run_acquire(fd, timeout_ms);
-    free(path);
     if (error && fd >= 0)
         close(fd);
     return error ? error : fd;
@@ -200,11 +196,8 @@ static void run_say_waiting(const struct run *run)
 static int run_open(struct run *run)
 {
     SCOPED_FREE char *path = store_file_path(run->store, run->file);
-    int fd;
+    int fd = open(path, run->flags | O_NONBLOCK);
 
-    if (!path)
-        return -ENOMEM;
-    fd = open(path, run->flags | O_NONBLOCK);
     if (fd < 0)
         fd = -errno;
     if (fd == -EAGAIN && run->timeout_ms > 0) {
@@ -256,20 +249,25 @@ static const char *run_mode_name(uint32_t mode)
     return mode == GMSFS_MODE_RW_DATA ? "RW_DATA" : "RO";
 }
 
-static int run_export(const struct run *run)
+static void run_set(const char *name, const char *value)
+{
+    if (setenv(name, value, 1) != 0)
+        cli_out_of_memory();
+}
+
+static void run_export(const struct run *run)
 {
     static const uint8_t none[GMSFS_TOKEN_BYTES];
     char token[GMSFS_TOKEN_TEXT_BYTES];
-    int failed = setenv("GMSFS_STORE", run->store, 1);
 
-    failed |= setenv("GMSFS_MODE", run_mode_name(run->info.mode), 1);
+    run_set("GMSFS_STORE", run->store);
+    run_set("GMSFS_MODE", run_mode_name(run->info.mode));
     if (memcmp(run->info.token, none, sizeof(none)) == 0) {
         unsetenv("GMSFS_SESSION");
     } else {
         gmsfs_token_format(run->info.token, token);
-        failed |= setenv("GMSFS_SESSION", token, 1);
+        run_set("GMSFS_SESSION", token);
     }
-    return failed ? cli_out_of_memory() : CLI_OK;
 }
 
 /* Reads the percentage from the store's pool in `pools`; 100 if it sets none. */
@@ -307,7 +305,8 @@ static int run_export_percentage(const struct run *run)
         (before && strtod(before, NULL) > 0 && strtod(before, NULL) <= percentage))
         return CLI_OK;
     snprintf(text, sizeof(text), "%u", percentage);
-    return setenv(MPS_PERCENTAGE, text, 1) ? cli_out_of_memory() : CLI_OK;
+    run_set(MPS_PERCENTAGE, text);
+    return CLI_OK;
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
@@ -407,10 +406,10 @@ static int run_do(struct run *run)
 
     if (status == CLI_OK)
         status = run_take(run);
-    if (status == CLI_OK)
-        status = run_export(run);
-    if (status == CLI_OK)
+    if (status == CLI_OK) {
+        run_export(run);
         status = run_export_percentage(run);
+    }
     if (status == CLI_OK)
         status = run_finish(run, run_command(run->command));
     if (run->fd >= 0)
@@ -477,9 +476,7 @@ static int run_run(int argc, char **argv)
         return cli_usage_error("a STORE and a COMMAND are needed");
     run.store = realpath(argv[at], NULL);
     if (!run.store)
-        run.store = strdup(argv[at]); /* opening it will explain the error */
-    if (!run.store)
-        return cli_out_of_memory();
+        run.store = cli_need(strdup(argv[at])); /* opening it will explain the error */
     status = run_do(&run);
     free(run.store);
     return status;

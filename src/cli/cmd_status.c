@@ -28,9 +28,9 @@ static int status_once(struct status_look *look, bool as_json)
 
     if (status == CLI_OK && look->mounts.count == 0 && !as_json)
         fputs("there is no gmsfs mount; 'gmsfs mount' makes one\n", stderr);
-    if (status == CLI_OK && as_json && ui_json_print(status_make_json(look)) != 0)
-        status = cli_out_of_memory();
-    if (status == CLI_OK && !as_json)
+    if (status == CLI_OK && as_json)
+        ui_json_print(status_make_json(look));
+    else if (status == CLI_OK)
         status_print(look, stdout, ui_width(STDOUT_FILENO));
     if (status == CLI_OK && !status_is_whole(look))
         status = CLI_FAILURE;

@@ -69,15 +69,14 @@ struct sum {
 
 /* ---- choosing ------------------------------------------------------------------------------ */
 
-static int sum_make_room(struct sum *sum, size_t count)
+static void sum_make_room(struct sum *sum, size_t count)
 {
     size_t room = count ? count : 1;
 
     sum->count = count;
-    sum->items = calloc(room, sizeof(*sum->items));
-    sum->sizes = calloc(room, sizeof(*sum->sizes));
-    sum->order = calloc(room, sizeof(*sum->order));
-    return sum->items && sum->sizes && sum->order ? CLI_OK : cli_out_of_memory();
+    sum->items = cli_need(calloc(room, sizeof(*sum->items)));
+    sum->sizes = cli_need(calloc(room, sizeof(*sum->sizes)));
+    sum->order = cli_need(calloc(room, sizeof(*sum->order)));
 }
 
 static void sum_set(struct sum *sum, size_t index, const char *name, const void *bytes,
@@ -92,30 +91,29 @@ static void sum_set(struct sum *sum, size_t index, const char *name, const void 
 
 static int sum_take_tensors(struct sum *sum)
 {
-    int status = sum_make_room(sum, sum->tensors.count);
-
-    for (size_t i = 0; status == CLI_OK && i < sum->count; i++) {
+    sum_make_room(sum, sum->tensors.count);
+    for (size_t i = 0; i < sum->count; i++) {
         const struct reader_tensor *taken = &sum->tensors.list[i];
         sum_set(sum, i, taken->tensor.name, taken->bytes, taken->tensor.size_bytes);
     }
-    return status;
+    return CLI_OK;
 }
 
 static int sum_take_allocations(struct sum *sum)
 {
     size_t count;
-    int status, error = gmsfs_list_handles(sum->reader.handle, NULL, &sum->allocations, &count);
+    int error = gmsfs_list_handles(sum->reader.handle, NULL, &sum->allocations, &count);
 
     if (!error && count != sum->reader.mapping_count)
         error = -ESTALE;
     if (error)
         return store_explain(sum->store, "list the allocations", error);
-    status = sum_make_room(sum, count);
-    for (size_t i = 0; status == CLI_OK && i < count; i++) {
+    sum_make_room(sum, count);
+    for (size_t i = 0; i < count; i++) {
         const struct gmsfs_handle_info *allocation = &sum->allocations[i];
         sum_set(sum, i, allocation->name, sum->reader.mappings[i].ptr, allocation->size_bytes);
     }
-    return status;
+    return CLI_OK;
 }
 
 static int sum_take(struct sum *sum)
@@ -154,13 +152,11 @@ static int sum_bytes_of(struct sum *sum, struct sum_item *item, uint64_t size_by
 static int sum_piece(void *context, const struct work_piece *piece, void *own)
 {
     struct sum *sum = context;
-    XXH3_state_t *state = XXH3_createState();
-    int error = -ENOMEM;
+    XXH3_state_t *state = cli_need(XXH3_createState());
+    int error;
 
-    if (state) {
-        XXH3_128bits_reset(state);
-        error = sum_bytes_of(sum, &sum->items[piece->item], piece->size_bytes, own, state);
-    }
+    XXH3_128bits_reset(state);
+    error = sum_bytes_of(sum, &sum->items[piece->item], piece->size_bytes, own, state);
     XXH3_freeState(state);
     return error;
 }
@@ -215,13 +211,11 @@ static void sum_format(XXH128_hash_t hash, char text[SUM_TEXT_BYTES])
 
 /* As xxhsum and sha256sum do: a line with such a name begins with a backslash, and all else of it
  * is as it is, so that different names are different lines. A terminal gets it harmless. */
-static int sum_print_line(const struct sum_item *item)
+static void sum_print_line(const struct sum_item *item)
 {
-    char hash[SUM_TEXT_BYTES], *line = malloc(sizeof(hash) + 3 + 2 * strlen(item->name)),
-                               *at = line;
+    char hash[SUM_TEXT_BYTES];
+    char *line = cli_need(malloc(sizeof(hash) + 3 + 2 * strlen(item->name))), *at = line;
 
-    if (!line)
-        return cli_out_of_memory();
     sum_format(item->hash, hash);
     at += sprintf(at, "%s%s  ", strpbrk(item->name, SUM_ESCAPED) ? "\\" : "", hash);
     for (const char *name = item->name; *name; name++) {
@@ -235,42 +229,30 @@ static int sum_print_line(const struct sum_item *item)
         clean_text(line);
     puts(line);
     free(line);
-    return CLI_OK;
 }
 
-static int sum_print_json(const struct sum *sum)
+static void sum_print_json(const struct sum *sum)
 {
     json_t *array = json_array();
     char hash[SUM_TEXT_BYTES];
-    int failed = !array;
 
-    for (size_t i = 0; !failed && i < sum->count; i++) {
+    for (size_t i = 0; i < sum->count; i++) {
         sum_format(sum->items[i].hash, hash);
-        failed = json_array_append_new(array, json_pack("{s:o,s:I,s:s}", "name",
-                                                        ui_json_text(sum->items[i].name), "bytes",
-                                                        (json_int_t)sum->sizes[i], "hash", hash));
+        ui_json_append(array, json_pack("{s:o,s:I,s:s}", "name", ui_json_text(sum->items[i].name),
+                                        "bytes", (json_int_t)sum->sizes[i], "hash", hash));
     }
-    if (failed) {
-        json_decref(array);
-        return cli_out_of_memory();
-    }
-    failed =
-        ui_json_print(json_pack("{s:o,s:s,s:s,s:I,s:o}", "store", ui_json_text(sum->store),
-                                "algorithm", "XXH3-128", "layout_hash", sum->reader.layout->hash,
-                                "generation", (json_int_t)gmsfs_generation(sum->reader.handle),
-                                sum->of_allocations ? "allocations" : "tensors", array));
-    return failed ? cli_out_of_memory() : CLI_OK;
+    ui_json_print(json_pack("{s:o,s:s,s:s,s:I,s:o}", "store", ui_json_text(sum->store), "algorithm",
+                            "XXH3-128", "layout_hash", sum->reader.layout->hash, "generation",
+                            (json_int_t)gmsfs_generation(sum->reader.handle),
+                            sum->of_allocations ? "allocations" : "tensors", array));
 }
 
-static int sum_print(const struct sum *sum)
+static void sum_print(const struct sum *sum)
 {
-    int status = CLI_OK;
-
     if (sum->as_json)
-        return sum_print_json(sum);
-    for (size_t i = 0; status == CLI_OK && i < sum->count; i++)
-        status = sum_print_line(&sum->items[i]);
-    return status;
+        sum_print_json(sum);
+    for (size_t i = 0; !sum->as_json && i < sum->count; i++)
+        sum_print_line(&sum->items[i]);
 }
 
 static void sum_print_total(const struct sum *sum, uint64_t passed_ms)
@@ -297,10 +279,10 @@ static int sum_do(struct sum *sum)
         status = sum_take(sum);
     if (status == CLI_OK)
         status = sum_bytes(sum);
-    if (status == CLI_OK)
-        status = sum_print(sum);
-    if (status == CLI_OK)
+    if (status == CLI_OK) {
+        sum_print(sum);
         sum_print_total(sum, cli_now_ms() - start_ms);
+    }
     free(sum->items);
     free(sum->sizes);
     free(sum->order);

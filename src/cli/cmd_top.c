@@ -167,9 +167,7 @@ static int top_run(int argc, char **argv)
     if (status != CLI_OK)
         return status;
     set_characters();
-    command.top = top_new();
-    if (!command.top)
-        return cli_out_of_memory();
+    command.top = cli_need(top_new());
     status = top_go(&command, argv + optind, (size_t)(argc - optind));
     top_deeds_close(&command.deeds);
     top_mounts_close(command.mounts);

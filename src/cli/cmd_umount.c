@@ -152,10 +152,8 @@ static bool mount_copies_show(const struct mount_copies *copies, const struct mo
         return false;
     ui_table_begin(&shown.table, "lll");
     visit_all(mount, show_one, &shown);
-    if (shown.seen.count == 0) {
-        ui_table_free(&shown.table);
+    if (shown.seen.count == 0)
         return false;
-    }
     cli_error("%s: unmounted here, but copies of the mount keep its daemon, and all of its memory:",
               mount->path);
     ui_table_end(&shown.table, stderr, 2);
@@ -269,14 +267,13 @@ static int umount_busy(const struct mount *mount)
 {
     SCOPED_FREE char *holders = mount_look_holders(mount);
 
-    if (holders && *holders)
+    if (*holders)
         cli_error("%s is busy: clients hold files of it:", mount->path);
     else
         cli_error("%s is busy: a process has a file or a working directory in it; 'fuser -m %s' "
                   "names them",
                   mount->path, mount->path);
-    if (holders && *holders)
-        fputs(holders, stderr);
+    fputs(holders, stderr);
     ui_line(stderr, "End them, or use 'gmsfs umount -l %s'.", mount->path);
     return CLI_FAILURE;
 }
@@ -312,25 +309,25 @@ static int umount_lazily(const struct mount *mount)
 /* Prints the clients that still map memory; not a failure, as it comes back when they unmap it. */
 static void umount_show_clients(const struct mount *mount, const struct daemon_watch *watch)
 {
-    struct daemon_watch_client *list;
+    struct daemon_watch_clients clients = daemon_watch_list(watch);
     struct ui_table table;
-    size_t count;
 
-    if (daemon_watch_list(watch, &list, &count) != 0 || count == 0)
+    if (clients.count == 0)
         return;
     ui_table_begin(&table, "lrll");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < clients.count; i++) {
+        const struct daemon_watch_client *client = &clients.list[i];
         char pid[24], bytes[24], size[SIZE_TEXT_BYTES + 2];
-        snprintf(pid, sizeof(pid), "pid %d", (int)list[i].pid);
-        snprintf(bytes, sizeof(bytes), "%" PRIu64 " bytes", list[i].bytes);
-        size_format(list[i].bytes, size);
-        ui_table_add(&table, (const char *[]){pid, bytes, size, list[i].comm});
+        snprintf(pid, sizeof(pid), "pid %d", (int)client->pid);
+        snprintf(bytes, sizeof(bytes), "%" PRIu64 " bytes", client->bytes);
+        size_format(client->bytes, size);
+        ui_table_add(&table, (const char *[]){pid, bytes, size, client->comm});
     }
     ui_line(stderr,
             "%s is unmounted; memory that clients map comes back when they unmap it or end:",
             mount->path);
     ui_table_end(&table, stderr, 2);
-    free(list);
+    free(clients.list);
 }
 
 static int umount_wait_end(const struct mount *mount, const struct daemon_watch *watch,

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -96,18 +95,12 @@ static const char *upgrade_explain(int error, const struct upgrade_answer *answe
 /* Warns about a silent mount, as the request would wait in the kernel without a message. */
 static void upgrade_warn_if_silent(const char *path, const struct mount *mount)
 {
-    struct mount copy = *mount;
-    const struct mounts one = {.list = &copy, .count = 1};
-    json_t **looks;
+    json_auto_t *look = mount_look_one(mount);
 
-    if (mount_look(&one, &looks) != 0)
-        return;
-    if (strcmp(store_json_text(looks[0], "health"), "silent") == 0)
+    if (strcmp(store_json_text(look, "health"), "silent") == 0)
         cli_error("%s: does not answer, and is waited for; if its worker hangs, kill that with "
                   "SIGKILL: another one takes over, and nothing is lost",
                   path);
-    json_decref(looks[0]);
-    free(looks);
 }
 
 static int upgrade_mount(char *path)

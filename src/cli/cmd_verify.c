@@ -121,23 +121,21 @@ static const char *verify_name_difference(const struct model_tensor *tensor)
                                : "the store has another dtype or shape ('gmsfs ls' shows it)";
 }
 
-/* -ENOMEM; else 0, and the tensor is ready to be compared or was found bad. */
-static int verify_prepare_tensor(struct verify *verify, size_t index)
+/* The tensor is ready to be compared then, or was found bad. */
+static void verify_prepare_tensor(struct verify *verify, size_t index)
 {
     const struct model_tensor *tensor = &verify->model->tensors[index];
     const struct gmsfs_layout_entry *entry = reader_find(&verify->reader, tensor->name);
-    SCOPED_FREE char *value = safetensors_value_json(tensor);
+    SCOPED_FREE char *value = cli_need(safetensors_value_json(tensor));
     const struct gmsfs_mapping *mapping;
 
-    if (!value)
-        return -ENOMEM;
     atomic_store(&verify->tensors[index].first_bad, VERIFY_SAME);
     if (!entry)
         verify_say(verify, tensor, "not in the store");
     else if (!verify_value(tensor, value, entry))
         verify_say(verify, tensor, verify_name_difference(tensor));
     else if (tensor->is_file && tensor->size_bytes == 0)
-        return 0;
+        return;
     else if (entry->rank >= verify->reader.mapping_count)
         verify_say(verify, tensor, "bound to no allocation");
     else {
@@ -148,7 +146,6 @@ static int verify_prepare_tensor(struct verify *verify, size_t index)
         else
             verify->tensors[index].bytes = (const uint8_t *)mapping->ptr + entry->offset;
     }
-    return 0;
 }
 
 static void verify_metadata(struct verify *verify)
@@ -388,22 +385,16 @@ static int verify_print_result(const struct verify *verify, uint64_t passed_ms)
 static int verify_compare(struct verify *verify)
 {
     size_t count = verify->model->tensor_count, room = count ? count : 1;
-    uint64_t start_ms = cli_now_ms(), *sizes = calloc(room, sizeof(*sizes));
-    int error = sizes ? 0 : -ENOMEM, status;
+    SCOPED_FREE uint64_t *sizes = cli_need(calloc(room, sizeof(*sizes)));
+    uint64_t start_ms = cli_now_ms();
+    int status;
 
-    verify->tensors = calloc(room, sizeof(*verify->tensors));
-    if (!verify->tensors)
-        error = -ENOMEM;
-    for (size_t i = 0; !error && i < count; i++)
-        error = verify_prepare_tensor(verify, i);
-    if (error) {
-        free(sizes);
-        return cli_out_of_memory();
-    }
+    verify->tensors = cli_need(calloc(room, sizeof(*verify->tensors)));
+    for (size_t i = 0; i < count; i++)
+        verify_prepare_tensor(verify, i);
     verify_metadata(verify);
     verify_entries(verify);
     status = verify_bytes(verify, sizes);
-    free(sizes);
     return status == CLI_OK ? verify_print_result(verify, cli_now_ms() - start_ms) : status;
 }
 
@@ -422,9 +413,7 @@ static int verify_open(struct verify *verify)
     struct failure failure;
     int error;
 
-    verify->source = source_open();
-    if (!kept || !verify->source)
-        return cli_out_of_memory();
+    verify->source = cli_need(source_open());
     verify->has_files = verify_keeps_files(verify->store, kept);
     error = verify->has_files ? files_open(verify->source, verify->files, verify->file_count,
                                            &verify->model, &failure)

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,24 +33,19 @@ static const char ending[] =
 /* A bit for each state of the list, or 0 after the error. */
 static unsigned wait_parse(const char *list)
 {
-    char *copy = strdup(list), *rest = copy, *word;
+    SCOPED_FREE char *copy = cli_need(strdup(list));
+    char *rest = copy, *word;
     unsigned states = 0;
     enum gmsfs_state state;
 
-    if (!copy) {
-        cli_out_of_memory();
-        return 0;
-    }
     while ((word = strsep(&rest, ","))) {
         if (store_state_parse(word, &state) != 0) {
             cli_usage_error(
                 "'%s' is no state: there are" STORE_STATE_WORDS "; and, alone, resident", word);
-            states = 0;
-            break;
+            return 0;
         }
         states |= 1u << state;
     }
-    free(copy);
     return states;
 }
 
@@ -98,10 +92,8 @@ static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_
 static int wait_store(const char *path, unsigned states, uint64_t timeout_ms)
 {
     SCOPED_FREE char *file = store_file_path(path, "state");
-    SCOPED_CLOSE int fd = file ? open(file, O_RDONLY | O_CLOEXEC) : -1;
+    SCOPED_CLOSE int fd = open(file, O_RDONLY | O_CLOEXEC);
 
-    if (!file)
-        return cli_out_of_memory();
     return fd < 0 ? store_explain(path, "read the state", -errno)
                   : wait_for(path, fd, states, timeout_ms);
 }

@@ -177,7 +177,7 @@ static int web_check_secure(const struct web_order *order)
  * for --print is absolute already, and need not exist. */
 static int web_take_file(const char *option, const char *path, bool is_printed, const char **at)
 {
-    char directory[PATH_MAX], *absolute;
+    SCOPED_FREE char *directory = NULL;
 
     if (!path)
         return CLI_OK;
@@ -190,9 +190,8 @@ static int web_take_file(const char *option, const char *path, bool is_printed, 
         return cli_error("%s '%s': %s", option, path, strerror(errno));
     if (path[0] == '/')
         return CLI_OK;
-    if (!getcwd(directory, sizeof(directory)) || asprintf(&absolute, "%s/%s", directory, path) < 0)
-        return cli_out_of_memory();
-    *at = absolute;
+    directory = cli_need(getcwd(NULL, 0));
+    *at = cli_format("%s/%s", directory, path);
     return CLI_OK;
 }
 
@@ -289,14 +288,14 @@ static int web_take_mount(struct web_mount *mount, const struct web_user *user)
 {
     const struct mount *found;
     struct mounts mounts;
-    SCOPED_FREE char *asked = strdup(mount->path);
-    int status = asked ? mounts_open_at(asked, &mounts, &found) : cli_out_of_memory();
+    SCOPED_FREE char *asked = cli_need(strdup(mount->path));
+    int status = mounts_open_at(asked, &mounts, &found);
 
     if (status != CLI_OK)
         return status;
-    mount->path = strdup(found->path);
+    mount->path = cli_need(strdup(found->path));
     mounts_free(&mounts);
-    return mount->path ? web_check_mount(mount->path, user) : cli_out_of_memory();
+    return web_check_mount(mount->path, user);
 }
 
 static int web_take_operands(struct web_order *order, char **operands, size_t count)

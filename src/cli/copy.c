@@ -185,22 +185,20 @@ int copy_store(const struct copy_request *request)
         .mode = GMSFS_MODE_RW, .timeout_ms = request->timeout_ms, .quiet = request->quiet};
     int status;
 
-    copy.targets = calloc(request->count, sizeof(*copy.targets));
-    copy.by_host = calloc(request->count, sizeof(*copy.by_host));
-    for (size_t i = 0; copy.targets && i < request->count; i++) {
+    copy.targets = cli_need(calloc(request->count, sizeof(*copy.targets)));
+    copy.by_host = cli_need(calloc(request->count, sizeof(*copy.by_host)));
+    for (size_t i = 0; i < request->count; i++) {
         copy.targets[i].ctl_fd = -1;
         copy.all[i] = &copy.targets[i];
     }
-    status = copy.targets && copy.by_host ? store_group_begin(&group, request->count)
-                                          : cli_out_of_memory();
-    if (status == CLI_OK)
-        status = copy_open_source(&copy);
+    store_group_begin(&group, request->count);
+    status = copy_open_source(&copy);
     if (status == CLI_OK)
         status = copy_open_targets(&copy, &group);
     if (status == CLI_OK)
         status = copy_into_targets(&copy, &group);
     reader_close(&copy.reader);
-    for (size_t i = 0; copy.targets && i < request->count; i++)
+    for (size_t i = 0; i < request->count; i++)
         target_close(&copy.targets[i]);
     store_group_end(&group);
     image_layout_close(&copy.layout);

@@ -76,10 +76,10 @@ static int bytes_explain(const struct bytes *bytes, const struct spread *spread,
 static uint64_t *bytes_list_sizes(const struct copy *copy, uint64_t *whole_bytes)
 {
     const struct image_manifest *manifest = &copy->made.manifest;
-    uint64_t *sizes = calloc(manifest->allocation_count + 1, sizeof(*sizes));
+    uint64_t *sizes = cli_need(calloc(manifest->allocation_count + 1, sizeof(*sizes)));
 
     *whole_bytes = 0;
-    for (size_t i = 0; sizes && i < manifest->allocation_count; i++) {
+    for (size_t i = 0; i < manifest->allocation_count; i++) {
         sizes[i] = manifest->allocations[i].stored_bytes;
         *whole_bytes += sizes[i] * copy->request->count;
     }
@@ -128,13 +128,12 @@ static void bytes_warm(const struct copy *copy, uint64_t bytes_each)
 int copy_bytes(struct copy *copy)
 {
     size_t count = copy->request->count;
-    SCOPED_FREE struct spread_target *targets = calloc(count, sizeof(*targets));
+    SCOPED_FREE struct spread_target *targets = cli_need(calloc(count, sizeof(*targets)));
     uint64_t whole_bytes;
     SCOPED_FREE uint64_t *sizes = bytes_list_sizes(copy, &whole_bytes);
-    int status = targets && sizes ? CLI_OK : cli_out_of_memory();
+    int status = CLI_OK;
 
-    if (status == CLI_OK)
-        bytes_warm(copy, whole_bytes / count);
+    bytes_warm(copy, whole_bytes / count);
     for (size_t i = 0; status == CLI_OK && i < count; i++) {
         struct target *target = &copy->targets[i];
         if (!staging_is_file(&target->memory))

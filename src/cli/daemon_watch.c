@@ -85,7 +85,7 @@ static int compare_inodes(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static int note_memory(struct daemon_watch *watch, int dir_fd, const char *name)
+static void note_memory(struct daemon_watch *watch, int dir_fd, const char *name)
 {
     char target[sizeof(MEMORY_NAME)];
     struct stat known;
@@ -93,31 +93,28 @@ static int note_memory(struct daemon_watch *watch, int dir_fd, const char *name)
 
     if (length != sizeof(MEMORY_NAME) - 1 || memcmp(target, MEMORY_NAME, (size_t)length) != 0 ||
         fstatat(dir_fd, name, &known, 0) < 0)
-        return 0;
+        return;
     if (ARRAY_RESERVE(watch->memory, watch->memory_room, watch->memory_count + 1) != 0)
-        return -ENOMEM;
+        cli_out_of_memory();
     watch->memory[watch->memory_count++] = known.st_ino;
-    return 0;
 }
 
 /* Finds the keeper's memory files; without permission finds none, which is no failure. */
-static int find_memory(struct daemon_watch *watch)
+static void find_memory(struct daemon_watch *watch)
 {
     char path[PATH_BYTES];
     struct dirent *entry;
     DIR *dir;
-    int error = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)watch->keeper);
     dir = opendir(path);
-    while (dir && !error && (entry = readdir(dir)))
+    while (dir && (entry = readdir(dir)))
         if (entry->d_name[0] != '.')
-            error = note_memory(watch, dirfd(dir), entry->d_name);
+            note_memory(watch, dirfd(dir), entry->d_name);
     if (dir)
         closedir(dir);
     if (watch->memory_count)
         qsort(watch->memory, watch->memory_count, sizeof(*watch->memory), compare_inodes);
-    return error;
 }
 
 /* -ECHILD: the worker that was asked has ended, and another one may serve by now. */
@@ -132,10 +129,12 @@ static int open_once(struct daemon_watch *watch, const char *mount)
     watch->pidfd = (int)syscall(SYS_pidfd_open, watch->keeper, 0);
     if (watch->pidfd < 0)
         return errno == ESRCH ? -ECHILD : -errno;
-    if (find_keeper(worker) == watch->keeper)
-        return find_memory(watch);
-    daemon_watch_close(watch); /* it ended just now, and the number may be another's */
-    return -ECHILD;
+    if (find_keeper(worker) != watch->keeper) { /* it ended just now: the number may be another's */
+        daemon_watch_close(watch);
+        return -ECHILD;
+    }
+    find_memory(watch);
+    return 0;
 }
 
 int daemon_watch_open(struct daemon_watch *watch, const char *mount)
@@ -191,37 +190,23 @@ static uint64_t count_line(const void *context, const char *line)
                : 0;
 }
 
-struct client_list {
-    struct daemon_watch_client *clients;
-    size_t count;
-};
-
-static int add_client(void *context, pid_t pid, uint64_t bytes)
+static void add_client(void *context, pid_t pid, uint64_t bytes)
 {
-    struct client_list *list = context;
-    struct daemon_watch_client *grown = realloc(list->clients, (list->count + 1) * sizeof(*grown));
+    struct daemon_watch_clients *clients = context;
+    struct daemon_watch_client *added;
     pid_t parent;
 
-    if (!grown)
-        return -ENOMEM;
-    list->clients = grown;
-    grown += list->count++;
-    *grown = (struct daemon_watch_client){.pid = pid, .bytes = bytes};
-    read_status(pid, grown->comm, &parent);
-    return 0;
+    clients->list = cli_need(realloc(clients->list, (clients->count + 1) * sizeof(*added)));
+    added = &clients->list[clients->count++];
+    *added = (struct daemon_watch_client){.pid = pid, .bytes = bytes};
+    read_status(pid, added->comm, &parent);
 }
 
-int daemon_watch_list(const struct daemon_watch *watch, struct daemon_watch_client **list,
-                      size_t *count)
+struct daemon_watch_clients daemon_watch_list(const struct daemon_watch *watch)
 {
-    struct client_list found = {0};
-    int error = watch->memory_count ? mappers_list(count_line, watch, add_client, &found) : 0;
+    struct daemon_watch_clients found = {0};
 
-    if (error) {
-        free(found.clients);
-        found = (struct client_list){0};
-    }
-    *list = found.clients;
-    *count = found.count;
-    return error;
+    if (watch->memory_count)
+        mappers_list(count_line, watch, add_client, &found);
+    return found;
 }

@@ -37,8 +37,11 @@ struct daemon_watch_client {
     char comm[32];
 };
 
-/* 0 or -ENOMEM; free(3) the list. */
-int daemon_watch_list(const struct daemon_watch *watch, struct daemon_watch_client **list,
-                      size_t *count);
+struct daemon_watch_clients {
+    struct daemon_watch_client *list; /* free(3) */
+    size_t count;
+};
+
+struct daemon_watch_clients daemon_watch_list(const struct daemon_watch *watch);
 
 #endif

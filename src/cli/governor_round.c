@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/failure.h"
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/mount_look.h"
@@ -109,55 +110,45 @@ static void round_tell(const char *text)
 /* ---- printing ------------------------------------------------------------------------------- */
 
 /* Prints lines for a shell, to be pasted: a deed that another one follows ends in &&. */
-static int round_print_dry(struct governor_round *round, size_t count, FILE *to)
+static void round_print_dry(struct governor_round *round, size_t count, FILE *to)
 {
     const struct governor_place place = {.mount = round->mount->path, .program = "gmsfs"};
 
     for (size_t i = 0; i < count; i++) {
         const struct governor_deed *deed = &round->deeds[i];
         bool is_followed = i + 1 < count && round->deeds[i + 1].follows;
-        char *command = governor_deed_command(deed, &round->config, &place);
+        SCOPED_FREE char *command = cli_need(governor_deed_command(deed, &round->config, &place));
 
-        if (!command)
-            return -ENOMEM;
         ui_line(to, "%s%s%s# %s", command, is_followed ? " &&" : "", *command ? " " : "",
                 deed->reason);
-        free(command);
     }
     if (count == 0)
         ui_line(to, "# nothing to do");
-    return 0;
 }
 
-static int round_print_reports(struct governor_round *round, size_t count, FILE *to)
+static void round_print_reports(struct governor_round *round, size_t count, FILE *to)
 {
     for (size_t i = 0; i < count; i++)
         if (round->deeds[i].kind == GOVERNOR_REPORT)
             ui_line(to, "%s", round->deeds[i].reason);
-    return 0;
 }
 
 /* Prints a dry run or the reports, unless they equal those of the last round. */
-static int round_show(struct governor_round *round, size_t count)
+static void round_show(struct governor_round *round, size_t count)
 {
     char *text = NULL;
     size_t bytes;
-    FILE *to = open_memstream(&text, &bytes);
-    int error;
+    FILE *to = cli_need(open_memstream(&text, &bytes));
 
-    if (!to)
-        return cli_out_of_memory();
-    error =
-        round->dry_run ? round_print_dry(round, count, to) : round_print_reports(round, count, to);
-    if (fclose(to) == EOF || error) {
-        free(text);
-        return cli_out_of_memory();
-    }
+    if (round->dry_run)
+        round_print_dry(round, count, to);
+    else
+        round_print_reports(round, count, to);
+    fclose(to);
     if (round_is_news(&round->shown, text))
         fputs(text, stdout);
     fflush(stdout);
     free(text);
-    return CLI_OK;
 }
 
 static void round_say_done(const struct governor_round *round, const struct governor_deed *deed,
@@ -244,23 +235,17 @@ static bool round_is_mounted(const struct governor_round *round)
 
 static int round_look(struct governor_round *round, struct governor_seen *seen)
 {
-    struct mounts one = {.list = (struct mount *)round->mount, .count = 1};
+    json_auto_t *look = NULL;
     struct failure failure;
-    json_t **looks;
-    int error =
-        governor_ask(&round->past, &round->config, round->mount->path, clock_wall_ms(), round_tell);
+    int error;
 
-    if (!error)
-        error = mount_look(&one, &looks);
-    if (error) {
+    if (governor_ask(&round->past, &round->config, round->mount->path, clock_wall_ms(),
+                     round_tell) != 0)
         cli_out_of_memory();
-        return error;
-    }
-    error = governor_see(&round->past, &round->config, looks[0], clock_wall_ms(), seen, &failure);
+    look = mount_look_one(round->mount);
+    error = governor_see(&round->past, &round->config, look, clock_wall_ms(), seen, &failure);
     if (error && round_is_mounted(round)) /* else that is told */
         round_complain(round, failure.text);
-    json_decref(looks[0]);
-    free(looks);
     return error;
 }
 
@@ -292,9 +277,8 @@ enum governor_round_end governor_round(struct governor_round *round)
         return claim;
     }
     count = governor_decide(&seen.snapshot, &round->config, round->deeds);
-    end = round_show(round, count) == CLI_OK ? ROUND_DONE : ROUND_FAILED;
-    if (end == ROUND_DONE && !round->dry_run)
-        end = round_do_all(round, count);
+    round_show(round, count);
+    end = round->dry_run ? ROUND_DONE : round_do_all(round, count);
     if (end != ROUND_FAILED) {
         free(round->complaint);
         round->complaint = NULL;

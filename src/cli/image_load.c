@@ -11,7 +11,6 @@
 #include "cli/store_group.h"
 #include "cli/store_make.h"
 #include "cli/store_source.h"
-#include "cli/ui.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -186,7 +185,7 @@ static int load_check_id(const struct image_load *load)
     int error = load->request->id ? image_get_contents_id(&load->image, id) : 0;
 
     if (error == -ENOMEM)
-        return cli_out_of_memory();
+        cli_out_of_memory();
     if (error)
         return cli_error(
             "%s: its sums do not give the id of its contents; load it without --id, and "
@@ -237,8 +236,8 @@ int image_load_opened(struct image_load *load)
 
     if (status != CLI_OK)
         return status;
-    image_load_set_target(load, staging_new());
-    status = target->staging ? target_open(target) : cli_out_of_memory();
+    image_load_set_target(load, cli_need(staging_new()));
+    status = target_open(target);
     if (status == CLI_OK && !load->contents)
         status = load_check_source(load);
     if (status == CLI_OK)

@@ -8,6 +8,7 @@
  */
 #include "cli/image_load.h"
 
+#include "base/scope.h"
 #include "cli/signals.h"
 #include "mover/supply.h"
 
@@ -30,17 +31,12 @@ static struct image_check load_get_check(const struct image_load *load)
 static int mapped_fill(struct image_load *load)
 {
     struct image_check check = load_get_check(load);
-    void **into = calloc(load->target.mapping_count + 1, sizeof(*into));
-    int status;
+    SCOPED_FREE void **into = cli_need(calloc(load->target.mapping_count + 1, sizeof(*into)));
 
-    if (!into)
-        return cli_out_of_memory();
     for (size_t i = 0; i < load->target.mapping_count; i++)
         into[i] = load->target.mappings[i].ptr;
     check.into = into;
-    status = image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
-    free(into);
-    return status;
+    return image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
 }
 
 /* ---- memory that is files ------------------------------------------------------------------ */
@@ -107,7 +103,7 @@ static int files_load(struct image_load *load)
     int status;
 
     if (supply_begin(&files.supply) != 0)
-        return cli_out_of_memory();
+        cli_out_of_memory();
     status = files_fill(&files);
     supply_end(&files.supply);
     return status == CLI_OK ? target_check_hash(&load->target) : status;

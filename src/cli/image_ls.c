@@ -75,7 +75,7 @@ static char *ls_tag(const struct ls *ls, size_t rank)
     struct image_layout_allocation allocation;
 
     image_layout_get(&ls->image.layout, rank, &allocation);
-    return strndup(allocation.tag, allocation.tag_bytes);
+    return cli_need(strndup(allocation.tag, allocation.tag_bytes));
 }
 
 /* Local time would make two listings of one image differ. */
@@ -91,14 +91,12 @@ static const char *ls_time(uint64_t seconds, char text[TIME_BYTES])
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-static int ls_row(const struct ls *ls, size_t rank, struct ui_table *table)
+static void ls_row(const struct ls *ls, size_t rank, struct ui_table *table)
 {
     const struct image_allocation *allocation = &ls->image.manifest.allocations[rank];
     char number[NUMBER_BYTES], bytes[NUMBER_BYTES], pieces[PIECES_TEXT_BYTES];
     char sum[DIGEST_TEXT_BYTES] = "-", *tag = ls_tag(ls, rank);
 
-    if (!tag)
-        return -ENOMEM;
     ls_sum(ls, allocation, sum);
     snprintf(pieces, sizeof(pieces), "%zu/%zu", ls_count_done(ls, allocation),
              allocation->piece_count);
@@ -106,19 +104,16 @@ static int ls_row(const struct ls *ls, size_t rank, struct ui_table *table)
                  (const char *[]){ls_number(rank, number), ls_number(allocation->size_bytes, bytes),
                                   pieces, sum, allocation->name, *tag ? tag : "-"});
     free(tag);
-    return 0;
 }
 
-static int ls_entry_row(const struct ls *ls, size_t index, struct ui_table *table)
+static void ls_entry_row(const struct ls *ls, size_t index, struct ui_table *table)
 {
     char number[NUMBER_BYTES], bytes[NUMBER_BYTES], rank[NUMBER_BYTES] = "-", offset[NUMBER_BYTES];
     struct image_layout_entry entry;
     SCOPED_FREE char *key = NULL;
 
     image_layout_entry(&ls->image.layout, index, &entry);
-    key = malloc(entry.key_bytes + 1);
-    if (!key)
-        return -ENOMEM;
+    key = cli_need(malloc(entry.key_bytes + 1));
     for (size_t i = 0; i < entry.key_bytes; i++)
         key[i] = entry.key[i] ? entry.key[i] : '?';
     key[entry.key_bytes] = '\0';
@@ -127,13 +122,13 @@ static int ls_entry_row(const struct ls *ls, size_t index, struct ui_table *tabl
     ui_table_add(table, (const char *[]){ls_number(index, number), key, rank,
                                          ls_number(entry.offset_bytes, offset),
                                          ls_number(entry.value_bytes, bytes)});
-    return 0;
 }
 
-static int ls_print_rows(const struct ls *ls)
+static void ls_print_rows(const struct ls *ls)
 {
+    void (*const row)(const struct ls *, size_t, struct ui_table *) =
+        ls->request->entries ? ls_entry_row : ls_row;
     struct ui_table table;
-    int error = 0;
 
     ui_table_begin(&table, ls->request->entries ? "rlrrr" : "rrrlll");
     if (ls->request->entries)
@@ -141,16 +136,12 @@ static int ls_print_rows(const struct ls *ls)
     else
         ui_table_add(&table,
                      (const char *[]){"RANK", "BYTES", "PIECES", "XXH3-128", "NAME", "TAG"});
-    for (size_t i = ls->begin; !error && i < ls->end; i++)
-        error = ls->request->entries ? ls_entry_row(ls, i, &table) : ls_row(ls, i, &table);
-    if (error) {
-        ui_table_free(&table);
-        return error;
-    }
-    return ui_table_end(&table, stdout, 0);
+    for (size_t i = ls->begin; i < ls->end; i++)
+        row(ls, i, &table);
+    ui_table_end(&table, stdout, 0);
 }
 
-static int ls_print_text(const struct ls *ls)
+static void ls_print_text(const struct ls *ls)
 {
     const struct image_manifest *manifest = &ls->image.manifest;
     char hash[DIGEST_TEXT_BYTES], size[SIZE_TEXT_BYTES], text[TIME_BYTES];
@@ -169,7 +160,7 @@ static int ls_print_text(const struct ls *ls)
     printf("content     %zu allocations, %zu entries, %" PRIu64 " bytes (%s) in %zu files\n\n",
            manifest->allocation_count, ls->image.layout.entry_count, manifest->stored_bytes,
            size_format(manifest->stored_bytes, size), manifest->file_count);
-    return ls_print_rows(ls);
+    ls_print_rows(ls);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
@@ -179,14 +170,12 @@ static json_t *ls_json_allocation(const struct ls *ls, size_t rank)
     const struct image_allocation *allocation = &ls->image.manifest.allocations[rank];
     char sum[DIGEST_TEXT_BYTES], *tag = ls_tag(ls, rank);
     bool has_sum = ls_sum(ls, allocation, sum);
-    json_t *json = !tag ? NULL
-                        : json_pack("{s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "rank", (json_int_t)rank,
-                                    "size_bytes", (json_int_t)allocation->size_bytes,
-                                    "stored_bytes", (json_int_t)allocation->stored_bytes, "pieces",
-                                    (json_int_t)allocation->piece_count, "pieces_there",
-                                    (json_int_t)ls_count_done(ls, allocation), "hash",
-                                    has_sum ? json_string(sum) : json_null(), "name",
-                                    ui_json_text(allocation->name), "tag", ui_json_text(tag));
+    json_t *json = json_pack(
+        "{s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "rank", (json_int_t)rank, "size_bytes",
+        (json_int_t)allocation->size_bytes, "stored_bytes", (json_int_t)allocation->stored_bytes,
+        "pieces", (json_int_t)allocation->piece_count, "pieces_there",
+        (json_int_t)ls_count_done(ls, allocation), "hash", has_sum ? json_string(sum) : json_null(),
+        "name", ui_json_text(allocation->name), "tag", ui_json_text(tag));
 
     free(tag);
     return json;
@@ -208,26 +197,20 @@ static json_t *ls_json_rows(const struct ls *ls)
 {
     json_t *rows = json_array();
 
-    for (size_t i = ls->begin; rows && i < ls->end; i++) {
-        if (json_array_append_new(rows, ls->request->entries ? ls_json_entry(ls, i)
-                                                             : ls_json_allocation(ls, i)) == 0)
-            continue;
-        json_decref(rows);
-        rows = NULL;
-    }
+    for (size_t i = ls->begin; i < ls->end; i++)
+        ui_json_append(rows,
+                       ls->request->entries ? ls_json_entry(ls, i) : ls_json_allocation(ls, i));
     return rows;
 }
 
-static int ls_print_json(const struct ls *ls)
+static void ls_print_json(const struct ls *ls)
 {
     const struct image_manifest *manifest = &ls->image.manifest;
     char hash[DIGEST_TEXT_BYTES], group[DIGEST_TEXT_BYTES], id[DIGEST_TEXT_BYTES];
     bool has_id = ls_id(ls, id);
     json_t *rows = ls_json_rows(ls);
 
-    if (!rows)
-        return -ENOMEM;
-    return ui_json_print(json_pack(
+    ui_json_print(json_pack(
         "{s:o,s:b,s:o,s:I,s:I,s:s,s:s?,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "image",
         ui_json_text(ls->request->path), "finished", !ls->image.unfinished, "store",
         ui_json_text(manifest->store), "saved", (json_int_t)manifest->saved_s, "generation",
@@ -283,13 +266,14 @@ static int ls_open(struct ls *ls)
 int image_ls(const struct image_request *request)
 {
     struct ls ls = {.request = request};
-    int status = ls_open(&ls), error;
+    int status = ls_open(&ls);
 
     if (status == CLI_OK) {
         ls_choose_rows(&ls);
-        error = request->as_json ? ls_print_json(&ls) : ls_print_text(&ls);
-        if (error)
-            status = cli_out_of_memory();
+        if (request->as_json)
+            ls_print_json(&ls);
+        else
+            ls_print_text(&ls);
     }
     if (status == CLI_OK && ls.status == CLI_OK && request->check)
         ls.status = ls_check(&ls);

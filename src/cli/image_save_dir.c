@@ -80,11 +80,10 @@ int image_save_manifest(const struct image_save *save, bool unfinished)
     size_t text_bytes;
     int error = image_manifest_encode(&save->made.manifest, unfinished, &text, &text_bytes);
 
-    if (error)
-        return cli_out_of_memory();
-    error = text_bytes > IMAGE_MANIFEST_MAX_BYTES
-                ? -EFBIG
-                : image_dir_write(&save->dir, name, text, text_bytes);
+    if (!error)
+        error = text_bytes > IMAGE_MANIFEST_MAX_BYTES
+                    ? -EFBIG
+                    : image_dir_write(&save->dir, name, text, text_bytes);
     return error ? image_save_fail(save, name, error) : CLI_OK;
 }
 
@@ -130,13 +129,12 @@ static bool prepare_same_sizes(const struct image_manifest *a, const struct imag
 }
 
 /* Files stay as large as they were begun, unless another size was asked for. */
-static int prepare_plan_again(struct image_save *save, const struct image_manifest *before)
+static void prepare_plan_again(struct image_save *save, const struct image_manifest *before)
 {
     struct image_manifest *manifest = &save->made.manifest;
-    int error;
 
     if (save->request->file_bytes || manifest->file_bytes == before->file_bytes)
-        return CLI_OK;
+        return;
     free(manifest->pieces);
     free(manifest->file_sizes);
     manifest->pieces = NULL;
@@ -144,18 +142,16 @@ static int prepare_plan_again(struct image_save *save, const struct image_manife
     manifest->file_count = 0;
     manifest->piece_bytes = before->piece_bytes;
     manifest->file_bytes = before->file_bytes;
-    error = image_manifest_plan(manifest);
-    return error ? cli_out_of_memory() : CLI_OK;
+    if (image_manifest_plan(manifest) != 0)
+        cli_out_of_memory();
 }
 
 static int prepare_take_over(struct image_save *save, const struct image_manifest *before)
 {
     struct image_manifest *manifest = &save->made.manifest;
     char was[DIGEST_TEXT_BYTES], is[DIGEST_TEXT_BYTES];
-    int status = prepare_plan_again(save, before);
 
-    if (status != CLI_OK)
-        return status;
+    prepare_plan_again(save, before);
     if (memcmp(before->layout_hash, manifest->layout_hash, DIGEST_BYTES) != 0)
         return cli_error(
             "%s: has the begun image of another layout (%s, and %s is in %s); --force begins anew",

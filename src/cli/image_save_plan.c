@@ -17,7 +17,7 @@ int image_save_plan(struct image_save *save)
         manifest->file_bytes < IMAGE_PIECE_BYTES ? manifest->file_bytes : IMAGE_PIECE_BYTES;
     error = image_manifest_plan(manifest);
     if (error == -ENOMEM)
-        return cli_out_of_memory();
+        cli_out_of_memory();
     if (error)
         return cli_error("%s: more than %u pieces would be made; choose a larger --file-size",
                          save->request->path, IMAGE_MAX_PIECES);

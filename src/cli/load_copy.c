@@ -213,7 +213,7 @@ static void copy_add_items(struct copy *copy)
 }
 
 /* A tensor is one range, and one more wherever a part ends in it. */
-static int copy_plan(struct copy *copy)
+static void copy_plan(struct copy *copy)
 {
     size_t ranges = 1;
 
@@ -224,24 +224,20 @@ static int copy_plan(struct copy *copy)
         ranges += (size_t)(load->model->tensor_bytes / COPY_PART_BYTES);
         copy->supply.count += copy_count_items(load);
     }
-    copy->items = calloc(copy->supply.count + 1, sizeof(*copy->items));
-    copy->ranges = calloc(ranges, sizeof(*copy->ranges));
-    copy->parts = calloc(ranges, sizeof(*copy->parts));
-    copy->part_bytes = calloc(ranges, sizeof(*copy->part_bytes));
-    copy->fill.crews = calloc(copy->count, sizeof(*copy->fill.crews));
-    copy->lines = calloc(copy->count, sizeof(*copy->lines));
-    copy->done_bytes = calloc(copy->count, sizeof(*copy->done_bytes));
-    copy->before_bytes = calloc(copy->count, sizeof(*copy->before_bytes));
-    copy->verbs = calloc(copy->count, sizeof(*copy->verbs));
-    if (!copy->items || !copy->ranges || !copy->parts || !copy->part_bytes || !copy->fill.crews ||
-        !copy->lines || !copy->done_bytes || !copy->before_bytes || !copy->verbs)
-        return -ENOMEM;
+    copy->items = cli_need(calloc(copy->supply.count + 1, sizeof(*copy->items)));
+    copy->ranges = cli_need(calloc(ranges, sizeof(*copy->ranges)));
+    copy->parts = cli_need(calloc(ranges, sizeof(*copy->parts)));
+    copy->part_bytes = cli_need(calloc(ranges, sizeof(*copy->part_bytes)));
+    copy->fill.crews = cli_need(calloc(copy->count, sizeof(*copy->fill.crews)));
+    copy->lines = cli_need(calloc(copy->count, sizeof(*copy->lines)));
+    copy->done_bytes = cli_need(calloc(copy->count, sizeof(*copy->done_bytes)));
+    copy->before_bytes = cli_need(calloc(copy->count, sizeof(*copy->before_bytes)));
+    copy->verbs = cli_need(calloc(copy->count, sizeof(*copy->verbs)));
     copy_add_items(copy);
     for (size_t i = 0; i < copy->count; i++)
         if (!copy->loads[i].twin && !copy_has_crew(copy, &copy->loads[i]))
             copy_add_crew(copy, &copy->loads[i]);
     copy->fill.ranges = copy->ranges;
-    return 0;
 }
 
 static void copy_free(struct copy *copy)
@@ -438,15 +434,13 @@ static size_t copy_pick(const struct copy *copy, const struct fill_crew *crew, b
 /* Fills the late parts of all crews, or the other parts. */
 static int copy_fill_some(struct copy *copy, bool late)
 {
-    SCOPED_FREE struct fill_part *parts = calloc(copy->part_count + 1, sizeof(*parts));
-    SCOPED_FREE uint64_t *bytes = calloc(copy->part_count + 1, sizeof(*bytes));
-    SCOPED_FREE struct fill_crew *crews = calloc(copy->fill.crew_count, sizeof(*crews));
+    SCOPED_FREE struct fill_part *parts = cli_need(calloc(copy->part_count + 1, sizeof(*parts)));
+    SCOPED_FREE uint64_t *bytes = cli_need(calloc(copy->part_count + 1, sizeof(*bytes)));
+    SCOPED_FREE struct fill_crew *crews = cli_need(calloc(copy->fill.crew_count, sizeof(*crews)));
     struct fill fill = copy->fill;
     size_t picked = 0;
     int error;
 
-    if (!parts || !bytes || !crews)
-        return -ENOMEM;
     fill.crews = crews;
     for (size_t i = 0; i < fill.crew_count; i++) {
         crews[i] = copy->fill.crews[i];
@@ -559,16 +553,16 @@ int load_fill_memory(struct load *loads, size_t count)
                                    .get = copy_get_memory,
                                    .cancel = copy_cancel_memory,
                                    .context = &copy}};
-    int error = copy_plan(&copy), status;
-    uint64_t start_us = cli_now_us();
+    uint64_t start_us;
+    int error, status;
 
-    if (!error)
-        error = copy_run(&copy);
+    copy_plan(&copy);
+    start_us = cli_now_us();
+    error = copy_run(&copy);
     if (!error)
         error = copy_check(&copy);
     loads->copied_us = cli_now_us() - start_us;
-    if (copy.lines)
-        progress_end_lines(copy.lines, copy.fill.crew_count);
+    progress_end_lines(copy.lines, copy.fill.crew_count);
     status = copy_explain(&copy, error);
     copy_free(&copy);
     return status;

@@ -95,10 +95,9 @@ int load_pack_files(struct load *load)
     bool any_small = false;
 
     plan->place_count = files->tensor_count;
-    plan->places = calloc(files->tensor_count, sizeof(*plan->places));
-    plan->allocation_bytes = calloc(files->tensor_count + 1, sizeof(*plan->allocation_bytes));
-    if (!plan->places || !plan->allocation_bytes)
-        return cli_out_of_memory();
+    plan->places = cli_need(calloc(files->tensor_count + 1, sizeof(*plan->places)));
+    plan->allocation_bytes =
+        cli_need(calloc(files->tensor_count + 1, sizeof(*plan->allocation_bytes)));
     for (size_t i = 0; i < files->tensor_count; i++) {
         uint64_t bytes = files->tensors[i].size_bytes;
         bool is_large = bytes >= FILES_LARGE_BYTES || files_has_tensors(load, i);

@@ -29,22 +29,17 @@ static int group_make_ranks(struct load_group *group, const struct load *as_aske
 {
     size_t used = 0;
 
-    group->ranks = calloc(count, sizeof(*group->ranks));
-    group->files = calloc(count, sizeof(*group->files));
-    if (!group->ranks || !group->files)
-        return cli_out_of_memory();
-    if (store_group_begin(&group->stores, count) != CLI_OK)
-        return CLI_FAILURE;
+    group->ranks = cli_need(calloc(count, sizeof(*group->ranks)));
+    group->files = cli_need(calloc(count, sizeof(*group->files)));
+    store_group_begin(&group->stores, count);
     for (size_t i = 0; i < count; i++) {
         struct load *rank = &group->ranks[group->count];
         if (operands_have_store(operands, i, operands[i]))
             continue;
         *rank = *as_asked;
-        rank->store = strndup(operands[i], strcspn(operands[i], "="));
+        rank->store = cli_need(strndup(operands[i], strcspn(operands[i], "=")));
         rank->files = group->files + used;
         group->count++;
-        if (!rank->store)
-            return cli_out_of_memory();
         for (size_t j = i; j < count; j++)
             if (operands_are_of_one_store(operands[i], operands[j]))
                 group->files[used++] = strchr(operands[j], '=') + 1;
@@ -184,10 +179,8 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
     asked.begun_ms = cli_now_ms();
     if (status != CLI_OK)
         return status;
-    asked.staging = staging_new();
-    asked.source = source_open();
-    if (!asked.staging || !asked.source)
-        return cli_out_of_memory();
+    asked.staging = cli_need(staging_new());
+    asked.source = cli_need(source_open());
     signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     status = group_make_ranks(&group, &asked, operands, count);

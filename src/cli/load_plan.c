@@ -4,6 +4,7 @@
 
 #include "base/file_entry.h"
 #include "base/key_name.h"
+#include "base/scope.h"
 #include "cli/store_source.h"
 #include "model/open.h"
 
@@ -54,13 +55,9 @@ static int load_describe(const struct model *model, char ***values)
     size_t count = model->tensor_count;
     int status = CLI_OK;
 
-    *values = calloc(count ? count : 1, sizeof(**values));
-    if (!*values)
-        return cli_out_of_memory();
+    *values = cli_need(calloc(count ? count : 1, sizeof(**values)));
     for (size_t i = 0; status == CLI_OK && i < count; i++) {
-        (*values)[i] = safetensors_value_json(&model->tensors[i]);
-        if (!(*values)[i])
-            return cli_out_of_memory();
+        (*values)[i] = cli_need(safetensors_value_json(&model->tensors[i]));
         status = load_check_tensor(model, i, (*values)[i]);
     }
     for (size_t i = 0; status == CLI_OK && i < model->entry_count; i++)
@@ -80,27 +77,22 @@ static int load_compare(const void *left, const void *right, void *context)
 }
 
 /* Files are read from front to back. */
-static int load_sort(struct load *load)
+static void load_sort(struct load *load)
 {
     size_t count = load->model->tensor_count;
 
-    load->order = calloc(count ? count : 1, sizeof(*load->order));
-    if (!load->order)
-        return cli_out_of_memory();
+    load->order = cli_need(calloc(count ? count : 1, sizeof(*load->order)));
     for (size_t i = 0; i < count; i++)
         load->order[i] = i;
     qsort_r(load->order, count, sizeof(*load->order), load_compare, load->model->tensors);
-    return CLI_OK;
 }
 
 int load_pack(struct load *load, enum gmsfs_memory memory)
 {
     size_t count = load->model->tensor_count;
-    struct pack_item *items = calloc(count ? count : 1, sizeof(*items));
+    SCOPED_FREE struct pack_item *items = cli_need(calloc(count ? count : 1, sizeof(*items)));
     int error;
 
-    if (!items)
-        return cli_out_of_memory();
     for (size_t i = 0; i < count; i++) {
         const struct model_tensor *tensor = &load->model->tensors[i];
         items[i] = (struct pack_item){tensor->file, tensor->offset_bytes, tensor->size_bytes};
@@ -110,9 +102,8 @@ int load_pack(struct load *load, enum gmsfs_memory memory)
                                 ? PACK_MOST_CHUNK_BYTES
                                 : pack_choose_chunk(load->model->tensor_bytes);
     error = pack_plan(items, count, load->chunk_bytes, &load->plan);
-    free(items);
     if (error == -ENOMEM)
-        return cli_out_of_memory();
+        cli_out_of_memory();
     if (error)
         cli_error("the tensors do not fit into allocations of %" PRIu64 " bytes: %s; choose "
                   "another --chunk",
@@ -142,14 +133,16 @@ int load_plan(struct load *load)
     const struct model *described = load->keeps_files ? load->bound : load->model;
 
     if (status == CLI_OK && described && safetensors_metadata_json(described, &load->metadata) != 0)
-        status = cli_out_of_memory();
+        cli_out_of_memory();
     for (size_t i = 0; status == CLI_OK && i < load->file_count; i++)
         store_source_tell_unfinished(load->source, load->files[i]);
     if (status == CLI_OK)
         status = load_describe(load->model, &load->values);
     if (status == CLI_OK && load->bound)
         status = load_describe(load->bound, &load->bound_values);
-    return status == CLI_OK ? load_sort(load) : status;
+    if (status == CLI_OK)
+        load_sort(load);
+    return status;
 }
 
 void load_plan_free(struct load *load)

@@ -83,9 +83,7 @@ int load_clear(struct load *load)
 
     if (store_open_memory(load->staging, load->handle, load->store, &load->memory) != CLI_OK)
         return CLI_FAILURE;
-    load->slots = calloc(count ? count : 1, sizeof(*load->slots));
-    if (!load->slots)
-        return cli_out_of_memory();
+    load->slots = cli_need(calloc(count ? count : 1, sizeof(*load->slots)));
     error = gmsfs_clear_all_handles(load->handle);
     if (error)
         store_explain(load->store, "clear its contents", error);
@@ -154,10 +152,8 @@ int load_put_metadata(struct load *load)
     const struct model *model = load_get_described(load);
     size_t room = load->model->tensor_count + 1 + (model ? model->entry_count : 0) +
                   (load->bound ? load->bound->tensor_count : 0);
-    SCOPED_FREE struct gmsfs_metadata *entries = calloc(room, sizeof(*entries));
+    SCOPED_FREE struct gmsfs_metadata *entries = cli_need(calloc(room, sizeof(*entries)));
 
-    if (!entries)
-        return cli_out_of_memory();
     return room > 1 || load->metadata ? load_put_entries(load, entries) : CLI_OK;
 }
 

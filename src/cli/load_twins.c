@@ -219,17 +219,17 @@ static int twins_map(struct twins *twins)
 
 static int twins_copy(struct load *loads, size_t count, struct load *first)
 {
-    SCOPED_FREE struct load **others = calloc(count, sizeof(struct load *));
-    SCOPED_FREE struct spread_target *targets = calloc(count, sizeof(*targets));
+    SCOPED_FREE struct load **others = cli_need(calloc(count, sizeof(struct load *)));
+    SCOPED_FREE struct spread_target *targets = cli_need(calloc(count, sizeof(*targets)));
     struct twins twins = {
         .first = first, .others = others, .end = first->plan.allocation_count, .targets = targets};
-    int status = others && targets ? CLI_OK : cli_out_of_memory();
+    int status;
 
-    for (size_t i = 0; status == CLI_OK && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         if (loads[i].twin == first)
             others[twins.count++] = &loads[i];
-    if (status != CLI_OK || twins.count == 0)
-        return status;
+    if (twins.count == 0)
+        return CLI_OK;
     status = twins_map(&twins);
     if (status == CLI_OK)
         twins_fill(&twins, &status);
@@ -280,8 +280,8 @@ bool load_passes_ahead(const struct load *loads, size_t count)
 
 static int ahead_pass(const struct load_ahead *ahead, struct load *first)
 {
-    SCOPED_FREE struct load **others = calloc(ahead->count, sizeof(struct load *));
-    SCOPED_FREE struct spread_target *targets = calloc(ahead->count, sizeof(*targets));
+    SCOPED_FREE struct load **others = cli_need(calloc(ahead->count, sizeof(struct load *)));
+    SCOPED_FREE struct spread_target *targets = cli_need(calloc(ahead->count, sizeof(*targets)));
     struct twins twins = {.first = first,
                           .others = others,
                           .end = first->plan.allocation_count - 1,
@@ -290,8 +290,6 @@ static int ahead_pass(const struct load_ahead *ahead, struct load *first)
                           .ahead = ahead};
     int status, error;
 
-    if (!others || !targets)
-        return -ENOMEM;
     twins.count = ahead_list(ahead->loads, ahead->count, first, others);
     error = twins.count > 0 ? twins_fill(&twins, &status) : -EOPNOTSUPP;
     if (!error)

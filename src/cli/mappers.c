@@ -2,7 +2,6 @@
 #include "cli/mappers.h"
 
 #include "base/file_io.h"
-#include "base/scope.h"
 #include "base/size.h"
 #include "cli/ui.h"
 
@@ -53,24 +52,22 @@ static void read_comm(pid_t pid, char comm[COMM_BYTES])
     comm[strcspn(comm, "\n")] = '\0';
 }
 
-int mappers_list(mappers_count *count, const void *context, mappers_take *take, void *to)
+void mappers_list(mappers_count *count, const void *context, mappers_take *take, void *to)
 {
     DIR *processes = opendir("/proc");
     struct dirent *entry;
-    int error = 0;
 
-    while (processes && !error && (entry = readdir(processes))) {
+    while (processes && (entry = readdir(processes))) {
         pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
         uint64_t bytes = pid ? count_mapped(count, context, pid) : 0;
         if (bytes)
-            error = take(to, pid, bytes);
+            take(to, pid, bytes);
     }
     if (processes)
         closedir(processes);
-    return error;
 }
 
-static int add_row(void *table, pid_t pid, uint64_t mapped_bytes)
+static void add_row(void *table, pid_t pid, uint64_t mapped_bytes)
 {
     char number[24], bytes[40], size[SIZE_TEXT_BYTES + 2], comm[COMM_BYTES];
 
@@ -79,7 +76,6 @@ static int add_row(void *table, pid_t pid, uint64_t mapped_bytes)
     snprintf(bytes, sizeof(bytes), "maps %" PRIu64 " bytes", mapped_bytes);
     size_format(mapped_bytes, size);
     ui_table_add(table, (const char *[]){number, bytes, size, comm});
-    return 0;
 }
 
 void mappers_print(const struct mount *mount, FILE *to)

@@ -12,11 +12,11 @@
 /* Returns the bytes that a line of /proc/PID/maps maps of the counted memory. */
 typedef uint64_t mappers_count(const void *context, const char *line);
 /* Takes a process that maps memory. 0, or an error that ends the list. */
-typedef int mappers_take(void *to, pid_t pid, uint64_t bytes);
+typedef void mappers_take(void *to, pid_t pid, uint64_t bytes);
 
 /* Lists the processes that map such memory. Skips processes that this user may not inspect, or
  * that this PID namespace does not have. */
-int mappers_list(mappers_count *count, const void *context, mappers_take *take, void *to);
+void mappers_list(mappers_count *count, const void *context, mappers_take *take, void *to);
 
 /* Prints a line for each process that maps files of this mount: its number, the mapped bytes, its
  * name. */

@@ -41,7 +41,7 @@ json_t *mount_look_parse_sessions(const char *text)
 {
     json_t *array = json_array(), *session;
 
-    while (array && *text) {
+    while (*text) {
         session = look_parse_session(text);
         if (session)
             json_array_append_new(array, session);
@@ -117,7 +117,7 @@ static json_t *look_at_store(const char *mount, const char *name)
 {
     SCOPED_FREE char *path = store_file_path(mount, name), *text = NULL;
     json_t *store = NULL;
-    int error = path ? store_read_json(path, "info", &store) : -ENOMEM;
+    int error = store_read_json(path, "info", &store);
 
     if (!error)
         error = store_read_file(path, "sessions", &text);
@@ -219,20 +219,17 @@ void mount_look_start(struct mount_look *look, const struct mount *mount)
 
 bool mount_look_gather(struct mount_look *look)
 {
-    char piece[PIECE_BYTES], *grown;
+    char piece[PIECE_BYTES];
     ssize_t got = look->fd < 0 ? 0 : read(look->fd, piece, sizeof(piece));
 
     if (got < 0 && errno == EINTR)
         return false;
     if (got <= 0)
         return true;
-    grown = realloc(look->text, look->used + (size_t)got + 1);
-    if (!grown)
-        return true;
-    memcpy(grown + look->used, piece, (size_t)got);
+    look->text = cli_need(realloc(look->text, look->used + (size_t)got + 1));
+    memcpy(look->text + look->used, piece, (size_t)got);
     look->used += (size_t)got;
-    grown[look->used] = '\0';
-    look->text = grown;
+    look->text[look->used] = '\0';
     return false;
 }
 
@@ -278,17 +275,21 @@ static bool look_wait(struct mount_look *look, uint64_t start_ms)
     return done;
 }
 
-int mount_look(const struct mounts *mounts, json_t ***results)
+json_t *mount_look_one(const struct mount *mount)
 {
-    struct mount_look *looks = calloc(mounts->count + 1, sizeof(*looks));
-    json_t **list = calloc(mounts->count + 1, sizeof(json_t *));
+    uint64_t start_ms = cli_now_ms();
+    struct mount_look look;
+
+    mount_look_start(&look, mount);
+    return mount_look_end(&look, mount, look_wait(&look, start_ms));
+}
+
+json_t **mount_look(const struct mounts *mounts)
+{
+    struct mount_look *looks = cli_need(calloc(mounts->count + 1, sizeof(*looks)));
+    json_t **list = cli_need(calloc(mounts->count + 1, sizeof(json_t *)));
     uint64_t start_ms = cli_now_ms();
 
-    if (!looks || !list) {
-        free(looks);
-        free(list);
-        return -ENOMEM;
-    }
     for (size_t i = 0; i < mounts->count; i++)
         mount_look_start(&looks[i], &mounts->list[i]);
     for (size_t i = 0; i < mounts->count; i++) {
@@ -296,13 +297,12 @@ int mount_look(const struct mounts *mounts, json_t ***results)
         list[i] = mount_look_end(&looks[i], &mounts->list[i], in_time);
     }
     free(looks);
-    *results = list;
-    return 0;
+    return list;
 }
 
 /* ---- holders ------------------------------------------------------------------------------- */
 
-static int look_print_holders(const json_t *look, FILE *to)
+static void look_print_holders(const json_t *look, FILE *to)
 {
     struct ui_table table;
     json_t *store, *session;
@@ -322,7 +322,7 @@ static int look_print_holders(const json_t *look, FILE *to)
                                                   store_json_text(session, "comm")});
         }
     }
-    return ui_table_end(&table, to, 2);
+    ui_table_end(&table, to, 2);
 }
 
 static void look_print_unknown(const json_t *look, FILE *to)
@@ -341,22 +341,14 @@ static void look_print_unknown(const json_t *look, FILE *to)
 
 char *mount_look_holders(const struct mount *mount)
 {
-    struct mounts one = {.list = (struct mount *)mount, .count = 1};
+    json_auto_t *look = mount_look_one(mount);
     char *text = NULL;
     size_t size;
-    json_t **looks;
-    FILE *to;
+    FILE *to = cli_need(open_memstream(&text, &size));
 
-    if (mount_look(&one, &looks) != 0)
-        return NULL;
-    to = open_memstream(&text, &size);
-    if (to) {
-        look_print_holders(looks[0], to);
-        look_print_unknown(looks[0], to);
-        mappers_print(mount, to);
-        fclose(to);
-    }
-    json_decref(looks[0]);
-    free(looks);
+    look_print_holders(look, to);
+    look_print_unknown(look, to);
+    mappers_print(mount, to);
+    fclose(to);
     return text;
 }

@@ -17,7 +17,7 @@
 
 /* clang-format off */
 /*
- * Looks at all mounts at the same time. (*looks)[i], of mount i, is an object:
+ * Looks at all mounts at the same time, or at one. Item i of the array, of mount i, is an object:
  *   mount, source   text
  *   health          "ok" or the device's own word, "dead", "silent" (no answer in time),
  *                   "no access", "unknown" (the look ended in another error)
@@ -26,10 +26,11 @@
  *                   since, files}]}], by name
  *   errno, error    its name and words, if `device` or the list of stores could not be read; of
  *                   a store, if its `info` or `sessions` could not
- * 0 or -ENOMEM. free(3) the array and json_decref its members.
+ * free(3) the array and json_decref its members.
  */
 /* clang-format on */
-int mount_look(const struct mounts *mounts, json_t ***looks);
+json_t **mount_look(const struct mounts *mounts);
+json_t *mount_look_one(const struct mount *mount);
 
 /* A look at one mount, for a caller that has other things to wait for. */
 struct mount_look {
@@ -47,11 +48,10 @@ bool mount_look_gather(struct mount_look *look);
 json_t *mount_look_end(struct mount_look *look, const struct mount *mount, bool in_time);
 
 /* Returns an indented line for each session of the mount, and for each store without access;
- * free(3). NULL if the mount does not answer. */
+ * free(3). */
 char *mount_look_holders(const struct mount *mount);
 
-/* Parses the table of the file `sessions` into an array of objects; pure. NULL when out of memory.
- */
+/* Parses the table of the file `sessions` into an array of objects; pure. */
 json_t *mount_look_parse_sessions(const char *text);
 
 #endif

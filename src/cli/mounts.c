@@ -2,6 +2,7 @@
 #include "cli/mounts.h"
 
 #include "base/failure.h"
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_file.h"
 
@@ -46,10 +47,9 @@ static void mounts_unescape(char *text)
 
 static char *mounts_copy(const char *text)
 {
-    char *copy = strdup(text);
+    char *copy = cli_need(strdup(text));
 
-    if (copy)
-        mounts_unescape(copy);
+    mounts_unescape(copy);
     return copy;
 }
 
@@ -70,81 +70,62 @@ static uint64_t mounts_parse_device(const char *text)
     return (uint64_t)major << 32 | minor;
 }
 
-/* Takes the texts of the mount, some of which may be NULL for want of memory: -ENOMEM, and they are
- * freed. */
-static int mounts_append(struct mounts *mounts, const struct mount *mount)
+/* Takes the texts of the mount. */
+static void mounts_append(struct mounts *mounts, struct mount mount)
 {
-    struct mount *grown = realloc(mounts->list, (mounts->count + 1) * sizeof(*grown));
-
-    if (grown)
-        mounts->list = grown;
-    if (!grown || !mount->root || !mount->path || !mount->source) {
-        free(mount->root);
-        free(mount->path);
-        free(mount->source);
-        return -ENOMEM;
-    }
-    mounts->list[mounts->count++] = *mount;
-    return 0;
+    mounts->list = cli_need(realloc(mounts->list, (mounts->count + 1) * sizeof(mount)));
+    mounts->list[mounts->count++] = mount;
 }
 
-/* 1: a gmsfs mount was added; 0: the line is about something else. */
-static int mounts_add(struct mounts *mounts, char *line)
+/* Adds the mount of a line, unless the line is about something else. */
+static void mounts_add(struct mounts *mounts, char *line)
 {
     char *fields[FIELDS], *rest = line, *type, *source;
-    struct mount mount;
 
     for (int i = 0; i < FIELDS; i++) {
         fields[i] = strsep(&rest, " ");
         if (!rest)
-            return 0;
+            return;
     }
     /* Optional fields come here, and a lone "-" ends them. */
     if (strncmp(rest, "- ", 2) != 0) {
         rest = strstr(rest, " - ");
         if (!rest)
-            return 0;
+            return;
         rest++;
     }
     rest += 2;
     type = strsep(&rest, " ");
     source = rest ? strsep(&rest, " ") : NULL;
     if (!source || strcmp(type, FSTYPE) != 0)
-        return 0;
-    mount = (struct mount){.id = strtoull(fields[FIELD_ID], NULL, 10),
-                           .device = mounts_parse_device(fields[FIELD_DEVICE]),
-                           .root = mounts_copy(fields[FIELD_ROOT]),
-                           .path = mounts_copy(fields[FIELD_PATH]),
-                           .source = mounts_copy(source),
-                           .read_only = strncmp(fields[FIELD_OPTIONS], "ro", 2) == 0,
-                           .owner = mounts_parse_owner(rest)};
-    return mounts_append(mounts, &mount) == 0 ? 1 : -ENOMEM;
+        return;
+    mounts_append(mounts, (struct mount){.id = strtoull(fields[FIELD_ID], NULL, 10),
+                                         .device = mounts_parse_device(fields[FIELD_DEVICE]),
+                                         .root = mounts_copy(fields[FIELD_ROOT]),
+                                         .path = mounts_copy(fields[FIELD_PATH]),
+                                         .source = mounts_copy(source),
+                                         .read_only = strncmp(fields[FIELD_OPTIONS], "ro", 2) == 0,
+                                         .owner = mounts_parse_owner(rest)});
 }
 
-int mounts_parse(const char *text, struct mounts *mounts)
+void mounts_parse(const char *text, struct mounts *mounts)
 {
-    char *copy = strdup(text), *rest = copy, *line;
-    int error = copy ? 0 : -ENOMEM;
+    SCOPED_FREE char *copy = cli_need(strdup(text));
+    char *rest = copy, *line;
 
     memset(mounts, 0, sizeof(*mounts));
-    while (error >= 0 && (line = strsep(&rest, "\n")))
+    while ((line = strsep(&rest, "\n")))
         if (strstr(line, " - "))
-            error = mounts_add(mounts, line);
-    free(copy);
-    if (error < 0)
-        mounts_free(mounts);
-    return error < 0 ? error : 0;
+            mounts_add(mounts, line);
 }
 
 static int mounts_read_file(const char *file, struct mounts *mounts)
 {
-    char *text;
+    SCOPED_FREE char *text = NULL;
     int error = store_read_text(file, &text);
 
-    if (error)
-        return error;
-    error = mounts_parse(text, mounts);
-    free(text);
+    if (!error)
+        mounts_parse(text, mounts);
     return error;
 }
 
@@ -171,21 +152,14 @@ bool mounts_is_top(int dir_fd)
            faccessat(dir_fd, ".fds", F_OK, 0) == 0 && faccessat(dir_fd, "device", F_OK, 0) == 0;
 }
 
-static int mounts_add_top(struct mounts *mounts, const char *path)
-{
-    struct mount mount = {.path = strdup(path), .root = strdup("/"), .source = strdup("")};
-
-    return mounts_append(mounts, &mount);
-}
-
 /* The mount that `path` lies in, if it is one, by looking at the directories above. */
-static int mounts_add_seen(struct mounts *mounts, const char *path)
+static void mounts_add_seen(struct mounts *mounts, const char *path)
 {
     char at[PATH_MAX];
     bool is_top = false;
 
     if (!realpath(path, at))
-        return 0;
+        return;
     for (;;) {
         int fd = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
         is_top = fd >= 0 && mounts_is_top(fd);
@@ -195,7 +169,10 @@ static int mounts_add_seen(struct mounts *mounts, const char *path)
             break;
         strrchr(at, '/')[strrchr(at, '/') == at] = '\0';
     }
-    return is_top ? mounts_add_top(mounts, at) : 0;
+    if (is_top)
+        mounts_append(mounts, (struct mount){.path = mounts_copy(at),
+                                             .root = mounts_copy("/"),
+                                             .source = mounts_copy("")});
 }
 
 int mounts_read_for(char *const *paths, size_t count, struct mounts *mounts)
@@ -205,12 +182,9 @@ int mounts_read_for(char *const *paths, size_t count, struct mounts *mounts)
     if (error != -ENOENT || count == 0)
         return error;
     memset(mounts, 0, sizeof(*mounts));
-    error = 0;
-    for (size_t i = 0; !error && i < count; i++)
-        error = mounts_add_seen(mounts, paths[i]);
-    if (error)
-        mounts_free(mounts);
-    return error;
+    for (size_t i = 0; i < count; i++)
+        mounts_add_seen(mounts, paths[i]);
+    return 0;
 }
 
 int mounts_explain(int error)

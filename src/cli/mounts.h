@@ -54,7 +54,7 @@ bool mounts_is_top(int dir_fd);
 int mounts_read_of(pid_t pid, struct mounts *mounts);
 
 /* Parses a text in the form of mountinfo; pure. */
-int mounts_parse(const char *text, struct mounts *mounts);
+void mounts_parse(const char *text, struct mounts *mounts);
 
 /*
  * Finds the mount at `path`, or the mount that contains it if `inside`; of several the last

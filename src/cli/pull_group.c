@@ -12,7 +12,6 @@
 #include "cli/store_contents.h"
 #include "cli/store_make.h"
 #include "cli/target_group.h"
-#include "cli/ui.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,24 +44,20 @@ static int make_ranks(struct pull_group *group, char **operands, size_t count)
 {
     int status = CLI_OK;
 
-    group->ranks = calloc(count, sizeof(*group->ranks));
-    group->targets = calloc(count, sizeof(struct target *));
-    if (!group->ranks || !group->targets)
-        return cli_out_of_memory();
+    group->ranks = cli_need(calloc(count, sizeof(*group->ranks)));
+    group->targets = cli_need(calloc(count, sizeof(struct target *)));
     for (size_t i = 0; status == CLI_OK && i < count; i++) {
         struct rank *rank = &group->ranks[group->count];
 
         if (operands_have_store(operands, i, operands[i]))
             continue;
         rank->pull = *group->asked;
-        rank->pull.request.store = strndup(operands[i], strcspn(operands[i], "="));
+        rank->pull.request.store = cli_need(strndup(operands[i], strcspn(operands[i], "=")));
         rank->load = (struct image_load){.request = &rank->pull.request,
                                          .contents = rank->pull.id,
                                          .image.dir.fd = -1,
                                          .target.ctl_fd = -1};
         group->targets[group->count++] = &rank->load.target;
-        if (!rank->pull.request.store)
-            return cli_out_of_memory();
         for (size_t j = i; status == CLI_OK && j < count; j++)
             if (operands_are_of_one_store(operands[i], operands[j]))
                 status = pull_add_operand(&rank->pull, strchr(operands[j], '=') + 1);
@@ -269,10 +264,9 @@ int pull_group(const struct pull *asked, char **operands, size_t count)
         return status;
     signals_install("\ngmsfs pull: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
-    group.staging = staging_new();
-    status = group.staging ? store_group_begin(&group.stores, count) : cli_out_of_memory();
-    if (status == CLI_OK)
-        status = make_ranks(&group, operands, count);
+    group.staging = cli_need(staging_new());
+    store_group_begin(&group.stores, count);
+    status = make_ranks(&group, operands, count);
     for (size_t i = 0; status == CLI_OK && i < group.count; i++)
         status = open_rank(&group, &group.ranks[i]);
     if (status == CLI_OK)

@@ -63,20 +63,16 @@ static int read_texts(struct pull *pull, struct source_peers *peers, struct imag
 
 /* Makes the source of the bytes, which owns the peers then. Messages name it by the id: it is no
  * single node's, and an address may have a password. */
-static int make_source(const struct pull *pull, struct image *image, struct source_peers *peers)
+static void make_source(const struct pull *pull, struct image *image, struct source_peers *peers)
 {
     size_t count = image->manifest.allocation_count;
     char id[DIGEST_TEXT_BYTES];
 
-    if (asprintf(&image->dir.path, "contents %s", digest_text(pull->id, id)) < 0)
-        image->dir.path = NULL;
-    image->files = calloc(count + 1, sizeof(*image->files));
-    image->dir.source = source_peers_source(peers, image->manifest.file_sizes, count);
-    if (!image->dir.path || !image->files || !image->dir.source)
-        return cli_out_of_memory();
+    image->dir.path = cli_format("contents %s", digest_text(pull->id, id));
+    image->files = cli_need(calloc(count + 1, sizeof(*image->files)));
+    image->dir.source = cli_need(source_peers_source(peers, image->manifest.file_sizes, count));
     for (size_t i = 0; i < count; i++)
         image->files[i] = i;
-    return CLI_OK;
 }
 
 int pull_open(struct pull *pull, struct image *image, struct source_peers **peers)
@@ -97,8 +93,10 @@ int pull_open(struct pull *pull, struct image *image, struct source_peers **peer
     image->dir.fd = -1;
     if (source_peers_open(&wish, peers, &failure) != 0)
         return cli_failure(&failure);
-    if (read_texts(pull, *peers, image, &failure) == 0)
-        return make_source(pull, image, *peers);
+    if (read_texts(pull, *peers, image, &failure) == 0) {
+        make_source(pull, image, *peers);
+        return CLI_OK;
+    }
     source_peers_close(*peers);
     *peers = NULL;
     return cli_failure(&failure);

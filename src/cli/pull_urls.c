@@ -15,16 +15,11 @@
 
 static int add_url(struct pull *pull, const char *url, size_t bytes)
 {
-    char **grown;
-
     if (pull->url_count >= MAX_URLS)
         return cli_error("more than %u URLs", MAX_URLS);
-    grown = reallocarray(pull->urls, pull->url_count + 1, sizeof(*grown));
-    if (!grown)
-        return cli_out_of_memory();
-    pull->urls = grown;
-    pull->urls[pull->url_count] = strndup(url, bytes);
-    return pull->urls[pull->url_count++] ? CLI_OK : cli_out_of_memory();
+    pull->urls = cli_need(reallocarray(pull->urls, pull->url_count + 1, sizeof(char *)));
+    pull->urls[pull->url_count++] = cli_need(strndup(url, bytes));
+    return CLI_OK;
 }
 
 /* Only the form: peer_nodes_add() reads the whole. */
@@ -39,12 +34,10 @@ static int add_line(struct pull *pull, const char *path, size_t number, const ch
                     size_t bytes)
 {
     static const char blanks[] = " \t\r";
-    SCOPED_FREE char *text = strndup(line, bytes);
-    const char *url = text ? text + strspn(text, blanks) : NULL, *more;
+    SCOPED_FREE char *text = cli_need(strndup(line, bytes));
+    const char *url = text + strspn(text, blanks), *more;
     size_t used;
 
-    if (!url)
-        return cli_out_of_memory();
     if (*url == '\0' || *url == '#')
         return CLI_OK;
     used = strcspn(url, blanks);

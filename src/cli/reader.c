@@ -34,14 +34,13 @@ static int reader_attach(struct reader *reader, bool *moved)
 }
 
 /* As it was before reader_connect. */
-static int reader_step_back(struct reader *reader)
+static void reader_step_back(struct reader *reader)
 {
     gmsfs_free_layout(reader->layout);
     reader->layout = NULL;
     gmsfs_disconnect(reader->handle);
     staging_free(reader->staging);
-    reader->staging = staging_new();
-    return reader->staging ? CLI_OK : cli_out_of_memory();
+    reader->staging = cli_need(staging_new());
 }
 
 /* Its bytes are read wherever they are; a reader is no reason to move them. */
@@ -57,7 +56,7 @@ static int reader_connect(struct reader *reader, uint64_t timeout_ms, bool quiet
         if (status == CLI_OK)
             status = reader_attach(reader, &moved);
         if (moved)
-            status = reader_step_back(reader);
+            reader_step_back(reader);
     }
     return status;
 }
@@ -68,9 +67,7 @@ int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, b
     int error;
 
     reader->store = store;
-    reader->staging = staging_new();
-    if (!reader->staging)
-        return cli_out_of_memory();
+    reader->staging = cli_need(staging_new());
     if (store_open(store, &reader->handle) != 0)
         return CLI_FAILURE;
     error = gmsfs_get_info(reader->handle, &info);
@@ -161,7 +158,7 @@ static int reader_add(const struct reader *reader, const struct gmsfs_layout_ent
     int error = reader_take(reader, entry, next, &why);
 
     if (error == -ENOMEM)
-        return cli_out_of_memory();
+        cli_out_of_memory();
     if (error == -ENOENT) {
         if (strncmp(entry->key, FILE_ENTRY_PREFIX, FILE_ENTRY_PREFIX_BYTES) == 0)
             tensors->files++;
@@ -189,9 +186,7 @@ int reader_get_tensors(const struct reader *reader, const char *way_out,
     int status = CLI_OK;
 
     memset(tensors, 0, sizeof(*tensors));
-    tensors->list = calloc(count ? count : 1, sizeof(*tensors->list));
-    if (!tensors->list)
-        return cli_out_of_memory();
+    tensors->list = cli_need(calloc(count ? count : 1, sizeof(*tensors->list)));
     for (size_t i = 0; status == CLI_OK && i < count; i++)
         status = reader_add(reader, &reader->layout->entries[i], way_out, tensors);
     if (status == CLI_OK && tensors->count)

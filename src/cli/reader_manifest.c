@@ -2,6 +2,7 @@
 #include "cli/reader_manifest.h"
 
 #include "base/failure.h"
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
@@ -20,12 +21,9 @@ static int read_layout(const struct reader *reader, struct reader_manifest *made
 {
     const char *hash = reader->layout->hash;
     char text[DIGEST_TEXT_BYTES];
-    char *path = store_file_path(reader->store, IMAGE_LAYOUT);
-    int error =
-        path ? store_read_bytes(path, IMAGE_MAX_LAYOUT_BYTES, &made->layout, &made->layout_bytes)
-             : -ENOMEM;
+    SCOPED_FREE char *path = store_file_path(reader->store, IMAGE_LAYOUT);
+    int error = store_read_bytes(path, IMAGE_MAX_LAYOUT_BYTES, &made->layout, &made->layout_bytes);
 
-    free(path);
     if (error)
         return store_explain(reader->store, "read the layout", error);
     digest_make(made->layout, made->layout_bytes, made->manifest.layout_hash);
@@ -72,21 +70,19 @@ static int find_tails(const struct reader *reader, uint64_t threads,
                       struct image_manifest *manifest)
 {
     size_t count = reader->mapping_count;
-    uint64_t *sizes = calloc(count + 1, sizeof(*sizes));
+    SCOPED_FREE uint64_t *sizes = cli_need(calloc(count + 1, sizeof(*sizes)));
     struct tails tails = {reader, manifest};
     struct work work = {.item_bytes = sizes,
                         .item_count = count,
                         .whole = true,
                         .context = &tails,
                         .piece = look_behind};
-    int error = sizes ? 0 : -ENOMEM;
+    int error;
 
-    for (size_t i = 0; !error && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         sizes[i] = reader->mappings[i].aligned_bytes - reader->mappings[i].size_bytes;
     staging_equip(reader->staging, &work, &reader->memory, threads);
-    if (!error)
-        error = work_run(&work);
-    free(sizes);
+    error = work_run(&work);
     if (error && !store_explain_staging(reader->staging))
         cli_error("%s: cannot read the memory: %s", reader->store, failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
@@ -94,31 +90,22 @@ static int find_tails(const struct reader *reader, uint64_t threads,
 
 static int list_allocations(const struct reader *reader, struct image_manifest *manifest)
 {
-    struct gmsfs_handle_info *list = NULL;
+    SCOPED_FREE struct gmsfs_handle_info *list = NULL;
     size_t count = 0;
     int error = gmsfs_list_handles(reader->handle, NULL, &list, &count);
 
     if (!error && count != reader->mapping_count)
         error = -ESTALE;
-    if (error) {
-        store_explain(reader->store, "list the allocations", error);
-        free(list);
-        return CLI_FAILURE;
-    }
-    manifest->allocations = calloc(count + 1, sizeof(*manifest->allocations));
-    for (size_t i = 0; manifest->allocations && i < count; i++) {
+    if (error)
+        return store_explain(reader->store, "list the allocations", error);
+    manifest->allocations = cli_need(calloc(count + 1, sizeof(*manifest->allocations)));
+    manifest->allocation_count = count;
+    for (size_t i = 0; i < count; i++) {
         struct image_allocation *allocation = &manifest->allocations[i];
         allocation->size_bytes = list[i].size_bytes;
         allocation->stored_bytes = list[i].size_bytes;
-        allocation->name = strdup(list[i].name);
-        manifest->allocation_count++;
-        if (!allocation->name)
-            break;
+        allocation->name = cli_need(strdup(list[i].name));
     }
-    free(list);
-    if (!manifest->allocations ||
-        (count && !manifest->allocations[manifest->allocation_count - 1].name))
-        return cli_out_of_memory();
     return CLI_OK;
 }
 
@@ -127,7 +114,6 @@ static int list_allocations(const struct reader *reader, struct image_manifest *
 static int describe(const struct reader *reader, struct reader_manifest *made)
 {
     struct image_manifest *manifest = &made->manifest;
-    size_t length = strlen(reader->store);
     struct gmsfs_info info;
     int error = gmsfs_get_info(reader->handle, &info);
 
@@ -139,9 +125,8 @@ static int describe(const struct reader *reader, struct reader_manifest *made)
     memcpy(manifest->group, info.group, sizeof(manifest->group));
     memcpy(manifest->store_id, info.store_id, sizeof(manifest->store_id));
     manifest->saved_s = (uint64_t)time(NULL);
-    manifest->store = strndup(
-        reader->store, length < IMAGE_MAX_STORE_BYTES ? length : (size_t)IMAGE_MAX_STORE_BYTES);
-    return manifest->store ? CLI_OK : cli_out_of_memory();
+    manifest->store = cli_need(strndup(reader->store, IMAGE_MAX_STORE_BYTES));
+    return CLI_OK;
 }
 
 int reader_make_manifest(const struct reader *reader, uint64_t threads,

@@ -71,16 +71,12 @@ static int gguf_plan_file(struct save *save, const struct gguf_order *order,
 {
     int status;
 
-    save->files = calloc(2, sizeof(*save->files));
-    if (!save->files)
-        return cli_out_of_memory();
+    save->files = cli_need(calloc(2, sizeof(*save->files)));
     save->file_count = 1;
-    save->files->path = strdup(save->path);
-    if (!save->files->path)
-        return cli_out_of_memory();
+    save->files->path = cli_need(strdup(save->path));
     status = gguf_make(save, order, pairs);
     if (status == CLI_OK && file_plan_room(&save->files->plan) != 0)
-        status = cli_out_of_memory();
+        cli_out_of_memory();
     if (status == CLI_OK)
         status = gguf_make(save, order, pairs);
     save->size_bytes = save->files->plan.size_bytes;
@@ -100,10 +96,10 @@ int save_plan_gguf(struct save *save)
                          ", which 'gmsfs load' makes of a GGUF file; save it as safetensors",
                          save->store, entry ? "nothing is understood of its" : "it has no");
     error = gguf_pairs_find(&pairs, order, gguf_find_pair, &save->reader);
-    if (error == -EINVAL)
-        status = gguf_refuse(save, pairs.culprit, pairs.why);
-    else
-        status = error ? cli_out_of_memory() : gguf_plan_file(save, &order, &pairs);
+    if (error == -ENOMEM)
+        cli_out_of_memory();
+    status =
+        error ? gguf_refuse(save, pairs.culprit, pairs.why) : gguf_plan_file(save, &order, &pairs);
     gguf_pairs_free(&pairs);
     return status;
 }

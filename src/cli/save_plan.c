@@ -83,15 +83,14 @@ static void save_make(const struct save *save, struct save_file *file, const cha
     }
 }
 
-static int save_plan_parts(struct save *save, struct save_file *file, const char *text,
-                           size_t bytes)
+static void save_plan_parts(struct save *save, struct save_file *file, const char *text,
+                            size_t bytes)
 {
     save_make(save, file, text, bytes);
     if (file_plan_room(&file->plan) != 0)
-        return cli_out_of_memory();
+        cli_out_of_memory();
     save_make(save, file, text, bytes);
     save->size_bytes += file->plan.size_bytes;
-    return CLI_OK;
 }
 
 static int save_plan_head(struct save *save, struct save_file *file, json_t *metadata)
@@ -105,7 +104,10 @@ static int save_plan_head(struct save *save, struct save_file *file, json_t *met
         return cli_error("%s: the header would have more than the %u bytes that readers accept; "
                          "choose a smaller --shard-size",
                          file->path, SAFETENSORS_MAX_HEADER_BYTES);
-    return error ? cli_out_of_memory() : save_plan_parts(save, file, head, head_bytes);
+    if (error)
+        cli_out_of_memory();
+    save_plan_parts(save, file, head, head_bytes);
+    return CLI_OK;
 }
 
 /* Room for one file more, the index. */
@@ -121,9 +123,7 @@ static int save_plan_shards(struct save *save)
         return cli_error(
             "%s: %zu files would be made, and a model has at most %u; choose a larger --shard-size",
             save->path, shards, SAFETENSORS_MAX_FILES);
-    save->files = calloc(shards + 1, sizeof(*save->files));
-    if (!save->files)
-        return cli_out_of_memory();
+    save->files = cli_need(calloc(shards + 1, sizeof(*save->files)));
     first = 0;
     for (size_t i = 0; i < shards; i++) {
         struct save_file *file = &save->files[i];
@@ -135,19 +135,15 @@ static int save_plan_shards(struct save *save)
     return CLI_OK;
 }
 
-static int save_plan_names(struct save *save)
+static void save_plan_names(struct save *save)
 {
     for (size_t i = 0; i < save->file_count; i++) {
-        int length = save->shard_bytes
-                         ? asprintf(&save->files[i].path, "%.*s-%05zu-of-%05zu" SAFETENSORS_SUFFIX,
-                                    save_stem_length(save), save->path, i + 1, save->file_count)
-                         : asprintf(&save->files[i].path, "%s", save->path);
-        if (length < 0) {
-            save->files[i].path = NULL;
-            return cli_out_of_memory();
-        }
+        save->files[i].path =
+            save->shard_bytes
+                ? cli_format("%.*s-%05zu-of-%05zu" SAFETENSORS_SUFFIX, save_stem_length(save),
+                             save->path, i + 1, save->file_count)
+                : cli_format("%s", save->path);
     }
-    return CLI_OK;
 }
 
 /* ---- index --------------------------------------------------------------------------------- */
@@ -187,13 +183,11 @@ static int save_plan_index(struct save *save)
     if (!text)
         return cli_error("%s: cannot make the index: out of memory, or the name is not UTF-8",
                          save->path);
-    if (asprintf(&index->path, "%s" INDEX_SUFFIX, save->path) < 0) {
-        index->path = NULL;
-        return cli_out_of_memory();
-    }
+    index->path = cli_format("%s" INDEX_SUFFIX, save->path);
     save->has_index = true;
     save->file_count++;
-    return save_plan_parts(save, index, text, strlen(text));
+    save_plan_parts(save, index, text, strlen(text));
+    return CLI_OK;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
@@ -202,9 +196,7 @@ static int save_plan_tensors(struct save *save)
 {
     size_t count = save->tensors.count;
 
-    save->models = calloc(count + 1, sizeof(struct model_tensor *));
-    if (!save->models)
-        return cli_out_of_memory();
+    save->models = cli_need(calloc(count + 1, sizeof(struct model_tensor *)));
     for (size_t i = 0; i < count; i++) {
         save->models[i] = &save->tensors.list[i].tensor;
         if (strcmp(save->models[i]->name, SAFETENSORS_METADATA_KEY) == 0)
@@ -228,7 +220,7 @@ int save_plan(struct save *save)
     if (status == CLI_OK)
         status = save_plan_shards(save);
     if (status == CLI_OK)
-        status = save_plan_names(save);
+        save_plan_names(save);
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++)
         status = save_plan_head(save, &save->files[i], metadata);
     if (status == CLI_OK && save->shard_bytes)

@@ -65,9 +65,7 @@ int save_fetch_value(struct save *save, struct save_value *value)
                         .piece = fetch_piece};
     int error;
 
-    value->bytes = malloc(value->size_bytes);
-    if (!value->bytes)
-        return cli_out_of_memory();
+    value->bytes = cli_need(malloc(value->size_bytes));
     staging_equip(save->reader.staging, &work, &save->reader.memory, 1);
     error = work_run(&work);
     if (error && !store_explain_staging(save->reader.staging))

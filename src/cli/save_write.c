@@ -219,7 +219,7 @@ static int save_make_all(struct save *save)
     int status = CLI_OK, error;
 
     if (!directory)
-        return cli_out_of_memory();
+        cli_out_of_memory();
 
     /* All of them before the first is made: these failures leave nothing to clear away. */
     for (size_t i = 0; i < save->file_count; i++)

@@ -13,6 +13,12 @@ static volatile sig_atomic_t noted;
 static const char *words_before, *words_behind; /* of the message */
 static void (*undo_all)(void);
 
+void signals_undo(void)
+{
+    if (undo_all)
+        undo_all();
+}
+
 static void signals_on(int number)
 {
     const char *words[] = {words_before, "stopped by a signal (", sigdescr_np(number), ")",
@@ -27,8 +33,7 @@ static void signals_on(int number)
         pieces[i] = (struct iovec){(char *)words[i], strlen(words[i])};
     ignored = writev(STDERR_FILENO, pieces, sizeof(words) / sizeof(words[0]));
     (void)ignored;
-    if (undo_all)
-        undo_all();
+    signals_undo();
     _exit(CLI_SIGNALED + number);
 }
 

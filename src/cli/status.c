@@ -74,37 +74,35 @@ static void status_add_unknown(const json_t *store, struct ui_table *table)
                                          "-", "-", "-", why});
 }
 
-/* Formats the holders, and the description of a graph pool. NULL: no memory. */
+/* Formats the holders, and the description of a graph pool. */
 static char *status_format_use(const json_t *store)
 {
     const json_t *graph = json_object_get(store, "graph");
-    char *holders = status_format_holders(store), *text = NULL, addresses[SIZE_TEXT_BYTES];
-    int bytes;
+    SCOPED_FREE char *holders = status_format_holders(store);
+    char addresses[SIZE_TEXT_BYTES];
 
-    if (!holders || !json_is_object(graph))
-        return holders;
+    if (!json_is_object(graph))
+        return cli_format("%s", *holders ? holders : "-");
     size_format(store_json_number(graph, "address_bytes"), addresses);
-    bytes = asprintf(&text, "%s%sgraph of %" PRIu64 " spaces, %s of addresses", holders,
-                     *holders ? ", " : "", store_json_number(graph, "spaces"), addresses);
-    free(holders);
-    return bytes < 0 ? NULL : text;
+    return cli_format("%s%sgraph of %" PRIu64 " spaces, %s of addresses", holders,
+                      *holders ? ", " : "", store_json_number(graph, "spaces"), addresses);
 }
 
 static void status_add_store(const json_t *store, struct ui_table *table)
 {
     char bytes[SIZE_TEXT_BYTES], allocations[24], entries[24], generation[24];
     char group[GROUP_TEXT_BYTES], state[STATUS_STATE_BYTES];
-    SCOPED_FREE char *holders = status_format_use(store);
+    SCOPED_FREE char *use = status_format_use(store);
 
     snprintf(group, sizeof(group), "%s", store_json_text(store, "group"));
     size_format(store_json_number(store, "bytes"), bytes);
     snprintf(allocations, sizeof(allocations), "%" PRIu64, store_json_number(store, "allocations"));
     snprintf(entries, sizeof(entries), "%" PRIu64, store_json_number(store, "entries"));
     snprintf(generation, sizeof(generation), "%" PRIu64, store_json_number(store, "generation"));
-    ui_table_add(table, (const char *[]){store_json_text(store, "name"),
-                                         status_format_state(store, state, sizeof(state)), bytes,
-                                         allocations, entries, generation, *group ? group : "-",
-                                         holders && *holders ? holders : "-"});
+    ui_table_add(table,
+                 (const char *[]){store_json_text(store, "name"),
+                                  status_format_state(store, state, sizeof(state)), bytes,
+                                  allocations, entries, generation, *group ? group : "-", use});
 }
 
 static void status_print_stores(const json_t *stores, FILE *to)
@@ -122,8 +120,7 @@ static void status_print_stores(const json_t *stores, FILE *to)
         else
             status_add_store(store, &table);
     }
-    if (ui_table_end(&table, to, INDENT) != 0)
-        cli_out_of_memory();
+    ui_table_end(&table, to, INDENT);
 }
 
 /* Prints the regions of all users together: their owners are private. */
@@ -162,7 +159,7 @@ static void status_print_unlisted(const json_t *look, FILE *to)
 {
     SCOPED_FREE char *text = status_format_unknown(look, "its stores cannot be listed");
 
-    ui_line(to, "  %s", text ? text : "");
+    ui_line(to, "  %s", text);
 }
 
 static void status_print_mount(const json_t *look, const char *pool, FILE *to, unsigned width)
@@ -173,7 +170,7 @@ static void status_print_mount(const json_t *look, const char *pool, FILE *to, u
 
     if (!json_is_object(device)) {
         text = status_format_absent(look, path);
-        ui_line(to, "%s  %s", path, text ? text : "");
+        ui_line(to, "%s  %s", path, text);
         return;
     }
     reason = store_json_text(device, "health_reason");
@@ -238,10 +235,8 @@ json_t *status_make_json(const struct status_look *look)
 static int status_select(const struct mounts *all, char **paths, size_t count,
                          struct mounts *selected)
 {
-    selected->list = calloc(count, sizeof(*selected->list));
+    selected->list = cli_need(calloc(count, sizeof(*selected->list)));
     selected->count = 0;
-    if (!selected->list)
-        return cli_out_of_memory();
     for (size_t i = 0; i < count; i++) {
         const struct mount *mount = mounts_find(all, paths[i], true);
         if (!mount) {
@@ -266,8 +261,8 @@ int status_look(struct status_look *look)
         memset(&look->mounts, 0, sizeof(look->mounts));
         status = status_select(&look->all, look->paths, look->path_count, &look->mounts);
     }
-    if (status == CLI_OK && mount_look(&look->mounts, &look->looks) != 0)
-        status = cli_out_of_memory();
+    if (status == CLI_OK)
+        look->looks = mount_look(&look->mounts);
     if (status == CLI_OK && look->pool)
         status = status_pool_select(look);
     return status;

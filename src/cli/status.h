@@ -29,7 +29,7 @@ struct status_look {
 int status_look(struct status_look *look);
 void status_look_free(struct status_look *look);
 
-/* Makes the JSON of --json: a new array, NULL when out of memory. */
+/* Makes the JSON of --json: a new array. */
 json_t *status_make_json(const struct status_look *look);
 
 /* Prints a look for a screen of `width` columns (0: none). */
@@ -44,11 +44,11 @@ bool status_is_whole(const struct status_look *look);
 #define STATUS_STATE_BYTES 72
 char *status_format_state(const json_t *store, char *text, size_t room);
 
-/* "RO 1234 python, waiting RW 1300 trainer", free(3); NULL: out of memory. */
+/* "RO 1234 python, waiting RW 1300 trainer", free(3). */
 char *status_format_holders(const json_t *store);
 
 /* status_format.c: of a look without a device: "DEAD: ...", with the way out; of its error, behind
- * the subject. free(3); NULL: out of memory. */
+ * the subject. free(3). */
 char *status_format_absent(const json_t *look, const char *path);
 char *status_format_unknown(const json_t *look, const char *subject);
 

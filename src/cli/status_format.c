@@ -2,6 +2,7 @@
 /* States, holders and failures as text, for tables and lines */
 #include "cli/status.h"
 
+#include "cli/cli.h"
 #include "cli/mount_look.h"
 #include "cli/store_file.h"
 #include "cli/ui.h"
@@ -38,10 +39,8 @@ char *status_format_holders(const json_t *store)
     const json_t *sessions = json_object_get(store, "sessions"), *session;
     size_t size, count = json_array_size(sessions), named = 0, at = 0;
     char *text = NULL;
-    FILE *to = open_memstream(&text, &size);
+    FILE *to = cli_need(open_memstream(&text, &size));
 
-    if (!to)
-        return NULL;
     while (at < count && named++ < STATUS_MAX_HOLDERS) {
         size_t first = at++;
         session = json_array_get(sessions, first);
@@ -120,30 +119,23 @@ static const char *status_way_out(const char *name)
 char *status_format_unknown(const json_t *look, const char *subject)
 {
     const char *name = store_json_text(look, "errno");
-    char *text = NULL;
-    int bytes = asprintf(&text, "%s: %s (%s); %s", subject, store_json_text(look, "error"), name,
-                         status_way_out(name));
 
-    return bytes < 0 ? NULL : text;
+    return cli_format("%s: %s (%s); %s", subject, store_json_text(look, "error"), name,
+                      status_way_out(name));
 }
 
 char *status_format_absent(const json_t *look, const char *path)
 {
     const char *health = store_json_text(look, "health");
-    char *text = NULL;
-    int bytes;
 
     if (strcmp(health, "dead") == 0)
-        bytes = asprintf(
-            &text, "DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'", path);
-    else if (strcmp(health, "silent") == 0)
-        bytes = asprintf(&text,
-                         "SILENT: no answer within %u s; its daemon is stopped or stuck "
-                         "(gmsfs-mount(8), PROCESSES)",
-                         MOUNT_LOOK_TIMEOUT_MS / 1000);
-    else if (strcmp(health, "no access") == 0)
-        bytes = asprintf(&text, "NO ACCESS: another user's mount, without -o allow_other");
-    else
-        return status_format_unknown(look, "UNKNOWN: cannot be looked at");
-    return bytes < 0 ? NULL : text;
+        return cli_format("DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'",
+                          path);
+    if (strcmp(health, "silent") == 0)
+        return cli_format("SILENT: no answer within %u s; its daemon is stopped or stuck "
+                          "(gmsfs-mount(8), PROCESSES)",
+                          MOUNT_LOOK_TIMEOUT_MS / 1000);
+    if (strcmp(health, "no access") == 0)
+        return cli_format("NO ACCESS: another user's mount, without -o allow_other");
+    return status_format_unknown(look, "UNKNOWN: cannot be looked at");
 }

@@ -109,12 +109,12 @@ static void pool_add_store(const json_t *store, struct ui_table *table)
     SCOPED_FREE char *holders = status_format_holders(store);
 
     size_format(store_json_number(store, "bytes"), bytes);
-    ui_table_add(
-        table, (const char *[]){store_json_text(store, "name"),
-                                status_format_state(store, state, sizeof(state)),
-                                pool_format_places(store, places), bytes,
-                                json_is_true(json_object_get(store, "pinned")) ? "pinned" : "-",
-                                pool_format_age(store, age), holders && *holders ? holders : "-"});
+    ui_table_add(table,
+                 (const char *[]){store_json_text(store, "name"),
+                                  status_format_state(store, state, sizeof(state)),
+                                  pool_format_places(store, places), bytes,
+                                  json_is_true(json_object_get(store, "pinned")) ? "pinned" : "-",
+                                  pool_format_age(store, age), *holders ? holders : "-"});
 }
 
 static bool pool_has_number(const json_t *pool, const char *key)
@@ -163,6 +163,5 @@ void status_pool_print_stores(const json_t *stores, FILE *to)
         else
             pool_add_store(store, &table);
     }
-    if (ui_table_end(&table, to, INDENT) != 0)
-        cli_out_of_memory();
+    ui_table_end(&table, to, INDENT);
 }

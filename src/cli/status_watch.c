@@ -57,7 +57,7 @@ static void watch_start(struct watch *watch, const struct mount *mount)
     struct watcher *next;
 
     if (ARRAY_RESERVE(watch->watchers, watch->watcher_room, watch->watcher_count + 1) != 0)
-        return;
+        cli_out_of_memory();
     next = &watch->watchers[watch->watcher_count];
     *next = (struct watcher){.mount = mount->id, .seen = true};
     if (mount_events_start(mount->path, &next->child, &next->fd) == 0)
@@ -65,7 +65,7 @@ static void watch_start(struct watch *watch, const struct mount *mount)
 }
 
 /* Starts a watcher for each mount of the look, and ends the others. A mount without a watcher (no
- * memory, no process) is still looked at after each interval. */
+ * process) is still looked at after each interval. */
 static void watch_match(struct watch *watch)
 {
     const struct mounts *mounts = &watch->look->mounts;
@@ -130,38 +130,31 @@ static void watch_paint(const char *text)
     fflush(stdout);
 }
 
-static int watch_show_screen(struct watch *watch)
+static void watch_show_screen(struct watch *watch)
 {
     char *text = NULL;
     size_t size;
-    FILE *to = open_memstream(&text, &size);
+    FILE *to = cli_need(open_memstream(&text, &size));
 
-    if (!to)
-        return cli_out_of_memory();
     if (watch->look->mounts.count == 0)
         fputs("no gmsfs mount is there\n", to);
     status_print(watch->look, to, ui_width(STDOUT_FILENO));
     fclose(to);
     watch_paint(text);
     free(text);
-    return CLI_OK;
 }
 
-static int watch_show_json(struct watch *watch)
+static void watch_show_json(struct watch *watch)
 {
-    json_t *array = status_make_json(watch->look);
-    char *text = array ? json_dumps(array, JSON_COMPACT | ui_json_flags()) : NULL;
+    json_auto_t *array = status_make_json(watch->look);
+    char *text = cli_need(json_dumps(array, JSON_COMPACT | ui_json_flags()));
 
-    json_decref(array);
-    if (!text)
-        return cli_out_of_memory();
     if (!watch->last_text || strcmp(watch->last_text, text) != 0) {
         puts(text);
         fflush(stdout);
     }
     free(watch->last_text);
     watch->last_text = text;
-    return CLI_OK;
 }
 
 static void watch_format_time(char text[TIME_BYTES])
@@ -204,7 +197,7 @@ static json_t *watch_store_line(const json_t *store)
         status_format_state(store, state, sizeof(state)),
         size_format(store_json_number(store, "bytes"), bytes),
         store_json_number(store, "allocations"), store_json_number(store, "entries"),
-        store_json_number(store, "generation"), holders && *holders ? holders : "-");
+        store_json_number(store, "generation"), *holders ? holders : "-");
     free(holders);
     return line;
 }
@@ -236,13 +229,11 @@ static void watch_print_line(const char *path, const char *line)
     ui_line(stdout, "%s  %s  %s", stamp, path, line);
 }
 
-static int watch_show_lines(struct watch *watch)
+static void watch_show_lines(struct watch *watch)
 {
     json_t *lines = watch_make_lines(watch), *line;
     const char *path;
 
-    if (!lines)
-        return cli_out_of_memory();
     json_object_foreach (lines, path, line) {
         if (!json_equal(line, json_object_get(watch->lines, path)))
             watch_print_line(path, json_string_value(line));
@@ -254,14 +245,16 @@ static int watch_show_lines(struct watch *watch)
     fflush(stdout);
     json_decref(watch->lines);
     watch->lines = lines;
-    return CLI_OK;
 }
 
-static int watch_show(struct watch *watch)
+static void watch_show(struct watch *watch)
 {
     if (watch->as_json)
-        return watch_show_json(watch);
-    return watch->on_terminal ? watch_show_screen(watch) : watch_show_lines(watch);
+        watch_show_json(watch);
+    else if (watch->on_terminal)
+        watch_show_screen(watch);
+    else
+        watch_show_lines(watch);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */
@@ -297,14 +290,12 @@ static bool watch_read_signals(const struct watch *watch)
 static bool watch_wait(struct watch *watch)
 {
     SCOPED_FREE struct pollfd *polls =
-        calloc(FIRST_WATCHERS + watch->watcher_count, sizeof(*polls));
+        cli_need(calloc(FIRST_WATCHERS + watch->watcher_count, sizeof(*polls)));
     struct pollfd signals = {.fd = watch->signals, .events = POLLIN};
 
     /* Takes many events at once as one change, and keeps the loop from spinning. */
     if (poll(&signals, 1, QUIET_MS) > 0 && watch_read_signals(watch))
         return true;
-    if (!polls)
-        return false;
     polls[0] = signals;
     polls[1] = (struct pollfd){.fd = watch->mountinfo, .events = POLLPRI};
     for (size_t i = 0; i < watch->watcher_count; i++)
@@ -333,10 +324,10 @@ int status_watch(struct status_look *look, uint64_t interval_ms, bool as_json)
         fputs("\033[2J", stdout);
     while (!enough && status == CLI_OK && !ferror(stdout)) {
         status = status_look(look);
-        if (status == CLI_OK)
-            status = watch_show(&watch);
-        if (status == CLI_OK)
+        if (status == CLI_OK) {
+            watch_show(&watch);
             watch_match(&watch);
+        }
         status_look_free(look);
         enough = status != CLI_OK || watch_wait(&watch);
     }

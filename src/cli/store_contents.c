@@ -39,7 +39,7 @@ static int read_id(const char *store, char id[DIGEST_TEXT_BYTES], struct words_e
     SCOPED_FREE uint8_t *text = NULL;
     struct pieces pieces;
     size_t text_bytes;
-    int error = path ? store_read_bytes(path, PIECES_MAX_TEXT_BYTES, &text, &text_bytes) : -ENOMEM;
+    int error = store_read_bytes(path, PIECES_MAX_TEXT_BYTES, &text, &text_bytes);
 
     if (error)
         return error;

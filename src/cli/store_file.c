@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/hex.h"
 #include "base/scope.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +17,7 @@
 
 char *store_file_path(const char *path, const char *file)
 {
-    char *joined;
-
-    return asprintf(&joined, "%s/%s", path, file) < 0 ? NULL : joined;
+    return cli_format("%s/%s", path, file);
 }
 
 static int store_read_fd(int fd, size_t most_bytes, char **text, size_t *text_bytes)
@@ -72,7 +71,7 @@ int store_read_file(const char *path, const char *file, char **text)
 {
     SCOPED_FREE char *name = store_file_path(path, file);
 
-    return name ? store_read_text(name, text) : -ENOMEM;
+    return store_read_text(name, text);
 }
 
 int store_read_again(int fd, char *text, size_t room)

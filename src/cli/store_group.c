@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_group.h"
 
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_connect.h"
 #include "cli/store_explain.h"
@@ -19,13 +20,12 @@
 
 #define GROUP_LOCKS_BYTES 48
 
-int store_group_begin(struct store_group *group, size_t most)
+void store_group_begin(struct store_group *group, size_t most)
 {
     group->count = 0;
-    group->stores = calloc(most, sizeof(*group->stores));
-    group->handles = calloc(most, sizeof(*group->handles));
-    group->bytes = calloc(most, sizeof(*group->bytes));
-    return group->stores && group->handles && group->bytes ? CLI_OK : cli_out_of_memory();
+    group->stores = cli_need(calloc(most, sizeof(*group->stores)));
+    group->handles = cli_need(calloc(most, sizeof(*group->handles)));
+    group->bytes = cli_need(calloc(most, sizeof(*group->bytes)));
 }
 
 void store_group_end(struct store_group *group)
@@ -40,15 +40,11 @@ void store_group_end(struct store_group *group)
 /* Refuses a user without write permission: it would wait as a reader for another load. */
 static int group_check_permission(const char *store)
 {
-    char *ctl = store_file_path(store, "ctl");
-    int error = ctl ? 0 : -ENOMEM;
+    SCOPED_FREE char *ctl = store_file_path(store, "ctl");
 
-    if (!error && euidaccess(ctl, W_OK) != 0 && (errno == EACCES || errno == EROFS))
-        error = -EACCES;
-    free(ctl);
-    if (error)
-        store_explain(store, "take the RW lock", error);
-    return error ? CLI_FAILURE : CLI_OK;
+    return euidaccess(ctl, W_OK) != 0 && (errno == EACCES || errno == EROFS)
+               ? store_explain(store, "take the RW lock", -EACCES)
+               : CLI_OK;
 }
 
 static dev_t group_mount_of(const char *store)

@@ -25,8 +25,8 @@ struct store_group {
     bool has_told; /* the wait, which is told once */
 };
 
-/* Allocates room for this many stores; count is 0 afterwards. CLI_OK or CLI_FAILURE. */
-int store_group_begin(struct store_group *group, size_t most);
+/* Allocates room for this many stores; count is 0 afterwards. */
+void store_group_begin(struct store_group *group, size_t most);
 void store_group_end(struct store_group *group);
 
 /* Adds an open store, and refuses it without the lock: a user without write permission, or stores

@@ -39,7 +39,7 @@ static int open_ctl(const char *path, unsigned count)
 {
     SCOPED_FREE char *ctl = store_file_path(path, "ctl");
     int least = count > 0 ? made[count - 1].ctl + 1 : STDERR_FILENO + 1;
-    int fd = ctl ? open(ctl, O_RDWR | O_CLOEXEC) : -1, above = -1;
+    int fd = open(ctl, O_RDWR | O_CLOEXEC), above = -1;
 
     if (fd >= 0) {
         above = fcntl(fd, F_DUPFD_CLOEXEC, least);
@@ -51,11 +51,12 @@ static int open_ctl(const char *path, unsigned count)
 static int make(const char *path)
 {
     unsigned count = atomic_load(&made_count);
-    char *copy = count < GMSFS_GROUP_MAX ? strdup(path) : NULL;
+    char *copy;
     int error = 0;
 
-    if (!copy)
-        return count < GMSFS_GROUP_MAX ? -ENOMEM : -ENFILE;
+    if (count == GMSFS_GROUP_MAX)
+        return -ENFILE;
+    copy = cli_need(strdup(path));
     if (mkdir(path, STORE_MODE) < 0) {
         error = errno == EEXIST ? 0 : -errno; /* another process made it */
         free(copy);

@@ -97,11 +97,8 @@ struct place {
 static int place_open(int dir, const char *path, int flags)
 {
     SCOPED_FREE char *file = store_file_path(dir == AT_FDCWD ? path : ".", "residency");
-    int fd;
+    int fd = openat(dir, file, flags | O_CLOEXEC);
 
-    if (!file)
-        return -ENOMEM;
-    fd = openat(dir, file, flags | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
 

@@ -30,7 +30,7 @@ int target_check_hash(struct target *target)
     int error = image_layout_hash(target->layout, target->aligned, target->hash);
 
     if (error == -ENOMEM)
-        return cli_out_of_memory();
+        cli_out_of_memory();
     if (error == 0 &&
         (target->realign || memcmp(target->hash, manifest->layout_hash, DIGEST_BYTES) == 0))
         return CLI_OK;
@@ -64,9 +64,7 @@ static int target_align(struct target *target, uint64_t granularity_bytes)
 {
     const struct image_manifest *manifest = target->manifest;
 
-    target->aligned = calloc(manifest->allocation_count + 1, sizeof(*target->aligned));
-    if (!target->aligned)
-        return cli_out_of_memory();
+    target->aligned = cli_need(calloc(manifest->allocation_count + 1, sizeof(*target->aligned)));
     for (size_t i = 0; i < manifest->allocation_count; i++) {
         const struct image_allocation *allocation = &manifest->allocations[i];
         target->aligned[i] = number_round_up(allocation->size_bytes, granularity_bytes);

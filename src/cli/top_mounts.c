@@ -47,8 +47,6 @@ struct top_mounts {
 
 static void end_watched(struct watched *watched)
 {
-    if (!watched)
-        return;
     if (watched->is_looking)
         json_decref(mount_look_end(&watched->look, &watched->mount, false));
     mount_events_end(&watched->child, &watched->events);
@@ -59,17 +57,12 @@ static void end_watched(struct watched *watched)
 
 static struct watched *start_watched(const struct mount *mount)
 {
-    struct watched *watched = calloc(1, sizeof(*watched));
+    struct watched *watched = cli_need(calloc(1, sizeof(*watched)));
 
-    if (!watched)
-        return NULL;
-    watched->mount = (struct mount){
-        .id = mount->id, .path = strdup(mount->path), .source = strdup(mount->source)};
+    watched->mount = (struct mount){.id = mount->id,
+                                    .path = cli_need(strdup(mount->path)),
+                                    .source = cli_need(strdup(mount->source))};
     watched->events = -1;
-    if (!watched->mount.path || !watched->mount.source) {
-        end_watched(watched);
-        return NULL;
-    }
     /* Without events, for want of a process, it is still looked at. */
     if (mount_events_start(mount->path, &watched->child, &watched->events) != 0)
         watched->child = NULL;
@@ -81,11 +74,10 @@ static struct watched *start_watched(const struct mount *mount)
 static void show_silence(struct top_mounts *mounts, size_t number)
 {
     struct watched *watched = mounts->list[number];
-    json_t *look = json_pack("{s:s}", "health", "silent");
-    SCOPED_FREE char *absent = look ? status_format_absent(look, watched->mount.path) : NULL;
+    json_t *look = cli_need(json_pack("{s:s}", "health", "silent"));
+    SCOPED_FREE char *absent = status_format_absent(look, watched->mount.path);
 
-    if (look)
-        top_take_look(mounts->top, number, look, absent, clock_wall_ms());
+    top_take_look(mounts->top, number, look, absent, clock_wall_ms());
     watched->is_silent = true;
 }
 
@@ -223,44 +215,25 @@ static void end_others(struct watched **list, size_t count)
     free(list);
 }
 
-/* Fills the list with these mounts, known and new ones. Returns how many. */
-static size_t fill(struct top_mounts *mounts, const struct mount *const *selected, size_t count,
-                   struct watched **list, const char **paths)
+/* Watches these mounts, known and new ones, from now on. */
+static void match(struct top_mounts *mounts, const struct mount *const *selected, size_t count)
 {
-    size_t made = 0;
+    struct watched **list = cli_need(calloc(count + 1, sizeof(struct watched *)));
+    SCOPED_FREE const char **paths = cli_need(calloc(count + 1, sizeof(char *)));
 
     for (size_t i = 0; i < count; i++) {
-        struct watched *watched = find_watched(mounts, selected[i]);
-        if (watched)
-            watched->is_kept = true;
+        list[i] = find_watched(mounts, selected[i]);
+        if (list[i])
+            list[i]->is_kept = true;
         else
-            watched = start_watched(selected[i]);
-        if (watched) {
-            paths[made] = watched->mount.path;
-            list[made++] = watched;
-        }
+            list[i] = start_watched(selected[i]);
+        paths[i] = list[i]->mount.path;
     }
-    return made;
-}
-
-/* Watches these mounts from now on. */
-static int match(struct top_mounts *mounts, const struct mount *const *selected, size_t count)
-{
-    struct watched **list = calloc(count + 1, sizeof(struct watched *));
-    SCOPED_FREE const char **paths = calloc(count + 1, sizeof(char *));
-    int error = list && paths ? 0 : -ENOMEM;
-    size_t made = error ? 0 : fill(mounts, selected, count, list, paths);
-
-    if (!error)
-        error = top_set_mounts(mounts->top, paths, made);
-    if (error) { /* the list stays as it was */
-        end_others(list, made);
-        return error;
-    }
+    if (top_set_mounts(mounts->top, paths, count) != 0)
+        cli_out_of_memory();
     end_others(mounts->list, mounts->count);
     mounts->list = list;
-    mounts->count = made;
-    return 0;
+    mounts->count = count;
 }
 
 /* Reads the list of mounts. 0 or a negative errno; *changed: it is another one. */
@@ -275,26 +248,23 @@ static int read_mounts(struct top_mounts *mounts, bool *changed, const char **mi
     *missing = NULL;
     if (error)
         return error;
-    selected = calloc(all.count + mounts->path_count + 1, sizeof(*selected));
-    if (selected) {
-        count = select_mounts(mounts, &all, selected, missing);
-        *changed = !is_unchanged(mounts, selected, count);
-        error = *changed ? match(mounts, selected, count) : 0;
-    }
+    selected = cli_need(calloc(all.count + mounts->path_count + 1, sizeof(*selected)));
+    count = select_mounts(mounts, &all, selected, missing);
+    *changed = !is_unchanged(mounts, selected, count);
+    if (*changed)
+        match(mounts, selected, count);
     mounts_free(&all);
-    return selected ? error : -ENOMEM;
+    return 0;
 }
 
 int top_mounts_open(struct top_mounts **opened, struct top *top, char **paths, size_t count,
                     uint64_t delay_ms)
 {
-    struct top_mounts *mounts = calloc(1, sizeof(*mounts));
+    struct top_mounts *mounts = cli_need(calloc(1, sizeof(*mounts)));
     const char *missing;
     bool changed;
     int error;
 
-    if (!mounts)
-        return cli_out_of_memory();
     *mounts =
         (struct top_mounts){.top = top, .paths = paths, .path_count = count, .delay_ms = delay_ms};
     *opened = mounts;

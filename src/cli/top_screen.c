@@ -2,6 +2,7 @@
 #include "cli/top_screen.h"
 
 #include "cli/ncurses.h"
+#include "cli/signals.h"
 #include "top/top.h"
 
 #include <errno.h>
@@ -32,14 +33,19 @@ static const int ends[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGSEGV,
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
-/* Gives the terminal back, and ends by the same signal. Calls only functions that a handler may
- * call, and nothing of ncurses, which may be in the middle of its work. */
-static void end_by_signal(int number)
+/* Gives the terminal back. Calls only functions that a handler may call, and nothing of ncurses,
+ * which may be in the middle of its work. */
+static void restore_terminal(void)
 {
     ssize_t ignored = write(STDOUT_FILENO, restore, strlen(restore));
 
     (void)ignored;
     tcsetattr(STDIN_FILENO, TCSANOW, &modes);
+}
+
+static void end_by_signal(int number)
+{
+    restore_terminal();
     raise(number); /* SA_RESETHAND, SA_NODEFER */
 }
 
@@ -68,6 +74,7 @@ static void leave_terminal(void)
     struct sigaction before;
 
     setpgid(0, 0);
+    signals_set_undo(NULL);
     signal(SIGTSTP, SIG_DFL); /* ncurses has a handler */
     signal(SIGWINCH, SIG_DFL);
     signal(SIGCONT, SIG_DFL);
@@ -190,6 +197,7 @@ int top_screen_open(struct failure *failure)
         return error;
     make_restore();
     install_handlers();
+    signals_set_undo(restore_terminal);
     pthread_atfork(NULL, NULL, leave_terminal);
     curses.cbreak();
     curses.noecho();

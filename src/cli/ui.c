@@ -4,35 +4,24 @@
 #include "base/array.h"
 #include "base/clean.h"
 #include "base/scope.h"
+#include "cli/cli.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define LINE_BYTES 4096
-
 void ui_line(FILE *to, const char *format, ...)
 {
-    char small[LINE_BYTES], *text = small;
+    SCOPED_FREE char *text = NULL;
     va_list arguments;
-    int length;
 
     va_start(arguments, format);
-    length = vasprintf(&text, format, arguments);
+    text = cli_vformat(format, arguments);
     va_end(arguments);
-    if (length < 0) { /* no memory: as much as there is room for */
-        va_start(arguments, format);
-        vsnprintf(small, sizeof(small), format, arguments);
-        va_end(arguments);
-        text = small;
-    }
     clean_text(text);
     fprintf(to, "%s\n", text);
-    if (text != small)
-        free(text);
 }
 
 unsigned ui_width(int fd)
@@ -88,14 +77,11 @@ json_t *ui_json_text(const char *text)
 
     if (json)
         return json;
-    copy = strdup(text);
-    if (!copy)
-        return NULL;
+    copy = cli_need(strdup(text));
     for (char *at = copy; *at; at++)
         if ((unsigned char)*at >= 0x80)
             *at = '?';
-    json = json_string(copy);
-    return json;
+    return cli_need(json_string(copy));
 }
 
 size_t ui_json_flags(void)
@@ -103,15 +89,18 @@ size_t ui_json_flags(void)
     return isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0;
 }
 
-int ui_json_print(json_t *json)
+void ui_json_append(json_t *array, json_t *value)
 {
-    int error = json ? json_dumpf(json, stdout, JSON_INDENT(2) | ui_json_flags()) : -1;
+    if (json_array_append_new(array, value) != 0)
+        cli_out_of_memory();
+}
 
+void ui_json_print(json_t *json)
+{
+    if (json_dumpf(json, stdout, JSON_INDENT(2) | ui_json_flags()) != 0 && !ferror(stdout))
+        cli_out_of_memory();
     json_decref(json);
-    if (error < 0 && !ferror(stdout))
-        return -ENOMEM;
     putchar('\n');
-    return 0;
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */
@@ -128,19 +117,11 @@ void ui_table_add(struct ui_table *table, const char *const *texts)
 {
     char **row;
 
-    if (!table->error)
-        table->error = ARRAY_RESERVE(table->cells, table->room, (table->rows + 1) * table->columns);
-    if (table->error)
-        return;
+    if (ARRAY_RESERVE(table->cells, table->room, (table->rows + 1) * table->columns) != 0)
+        cli_out_of_memory();
     row = table->cells + table->rows * table->columns;
     for (unsigned i = 0; i < table->columns; i++) {
-        row[i] = strdup(texts[i] ? texts[i] : "");
-        if (!row[i]) {
-            while (i > 0)
-                free(row[--i]);
-            table->error = -ENOMEM;
-            return;
-        }
+        row[i] = cli_need(strdup(texts[i] ? texts[i] : ""));
         clean_text(row[i]);
     }
     table->rows++;
@@ -171,13 +152,12 @@ static void ui_spaces(FILE *to, size_t count)
     fprintf(to, "%*s", (int)count, "");
 }
 
-int ui_table_end(struct ui_table *table, FILE *to, unsigned indent)
+void ui_table_end(struct ui_table *table, FILE *to, unsigned indent)
 {
     size_t widths[UI_MAX_COLUMNS];
-    int error = table->error;
 
     ui_table_widths(table, widths);
-    for (size_t row = 0; !error && row < table->rows; row++) {
+    for (size_t row = 0; row < table->rows; row++) {
         ui_spaces(to, indent);
         for (unsigned i = 0; i < table->columns; i++) {
             const char *cell = table->cells[row * table->columns + i];
@@ -193,12 +173,6 @@ int ui_table_end(struct ui_table *table, FILE *to, unsigned indent)
         }
         fputc('\n', to);
     }
-    ui_table_free(table);
-    return error;
-}
-
-void ui_table_free(struct ui_table *table)
-{
     for (size_t i = 0; i < table->rows * table->columns; i++)
         free(table->cells[i]);
     free(table->cells);

@@ -4,7 +4,6 @@
  *
  * For the commands of src/cli. Names of tensors, stores and processes come from strangers, so they
  * reach a terminal only through clean_text, a line or a table, and JSON only through ui_json_text.
- * Never exits.
  */
 #ifndef GMSFS_CLI_UI_H
 #define GMSFS_CLI_UI_H
@@ -32,16 +31,20 @@ void ui_bar(char *text, size_t room, unsigned width, uint64_t part, uint64_t who
 /* part of whole in percent, rounded down; 0 of 0 is 0. */
 unsigned ui_percent(uint64_t part, uint64_t whole);
 
-/* Makes a string for JSON; bytes that are not UTF-8 become '?'. NULL when out of memory. */
+/* Makes a string for JSON; bytes that are not UTF-8 become '?'. */
 json_t *ui_json_text(const char *text);
 
 /* Returns flags of json_dumps for stdout: on a terminal all but ASCII is escaped, which is the same
  * JSON. */
 size_t ui_json_flags(void);
 
-/* Prints to stdout, indented, and frees it. 0, also after a write error, which output_end()
- * reports; or -ENOMEM (also if json is NULL). */
-int ui_json_print(json_t *json);
+/* Appends the value to the array, and takes it. Ends the process if memory is short, also if one of
+ * both is NULL. */
+void ui_json_append(json_t *array, json_t *value);
+
+/* Prints to stdout, indented, and frees it. Ends the process if memory is short, also if json is
+ * NULL; output_end() reports a write error. */
+void ui_json_print(json_t *json);
 
 /* Rows of text in aligned columns. Two spaces stand between columns; nothing after the last. */
 struct ui_table {
@@ -49,7 +52,6 @@ struct ui_table {
     size_t rows, room;
     char **cells;   /* rows * columns, row by row */
     unsigned right; /* bit i: column i is aligned to the right */
-    int error;      /* 0 or -ENOMEM; after an error no more rows are added */
 };
 
 /* alignment: characters 'l' and 'r', one a column, as many as UI_MAX_COLUMNS. */
@@ -58,10 +60,7 @@ void ui_table_begin(struct ui_table *table, const char *alignment);
 /* One row; as many texts as columns. They are copied. */
 void ui_table_add(struct ui_table *table, const char *const *texts);
 
-/* Prints with every line indented, and frees. 0 or -ENOMEM: then nothing was printed. */
-int ui_table_end(struct ui_table *table, FILE *to, unsigned indent);
-
-/* Frees without printing. */
-void ui_table_free(struct ui_table *table);
+/* Prints with every line indented, and frees. */
+void ui_table_end(struct ui_table *table, FILE *to, unsigned indent);
 
 #endif

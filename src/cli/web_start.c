@@ -62,10 +62,10 @@ int web_find_user(const char *name, struct web_user *user)
             "one of its own with --user",
             name);
     group = getgrgid(user->gid);
-    user->name = strdup(name);
-    user->group = group ? strdup(group->gr_name) : NULL;
-    if (!user->name || !user->group)
-        return group ? cli_out_of_memory() : web_refuse_user(name);
+    if (!group)
+        return web_refuse_user(name);
+    user->name = cli_need(strdup(name));
+    user->group = cli_need(strdup(group->gr_name));
     return CLI_OK;
 }
 
@@ -116,15 +116,14 @@ int web_check_mount(const char *path, const struct web_user *user)
 static char *web_find_nginx(void)
 {
     const char *searched = getenv("PATH");
-    SCOPED_FREE char *places = NULL;
-    char *rest, *place, *path;
+    SCOPED_FREE char *places =
+        cli_format("%s:/usr/local/sbin:/usr/sbin:/sbin", searched ? searched : "");
+    char *rest = places, *place, *path;
 
-    if (asprintf(&places, "%s:/usr/local/sbin:/usr/sbin:/sbin", searched ? searched : "") < 0)
-        return NULL;
-    rest = places;
     while ((place = strsep(&rest, ":"))) {
-        if (place[0] != '/' || asprintf(&path, "%s/nginx", place) < 0)
+        if (place[0] != '/')
             continue;
+        path = cli_format("%s/nginx", place);
         if (access(path, X_OK) == 0)
             return path;
         free(path);
@@ -142,10 +141,7 @@ static char *web_make_directory(void)
 
     if (!temporary || temporary[0] != '/')
         temporary = "/tmp";
-    if (asprintf(&path, "%s/gmsfs-web-XXXXXX", temporary) < 0) {
-        cli_out_of_memory();
-        return NULL;
-    }
+    path = cli_format("%s/gmsfs-web-XXXXXX", temporary);
     if (mkdtemp(path))
         return path;
     cli_error("cannot make a directory for the configuration in '%s': %s", temporary,
@@ -209,8 +205,7 @@ int web_start(const struct web *web, const struct web_user *user)
     if (!directory)
         return CLI_FAILURE;
     process.directory = directory;
-    if (asprintf(&file, "%s/nginx.conf", directory) < 0)
-        return cli_out_of_memory();
+    file = cli_format("%s/nginx.conf", directory);
     if (chdir("/") == 0 && web_write_file(web, &process, file) == CLI_OK &&
         web_start_beside(web, directory, user->uid) == CLI_OK) {
         execl(nginx, "nginx", "-e", "stderr", "-p", directory, "-c", file, (char *)NULL);

@@ -211,7 +211,7 @@ TAP_TEST(mounts_are_found_in_mountinfo)
 {
     struct mounts mounts;
 
-    require(mounts_parse(mountinfo, &mounts) == 0);
+    mounts_parse(mountinfo, &mounts);
     require(mounts.count == 4);
     check_int(mounts.list[0].id, 40);
     check_str(mounts.list[1].path, "/mnt/with space");
@@ -222,7 +222,7 @@ TAP_TEST(mounts_are_found_in_mountinfo)
     check_int(mounts.list[1].owner, 10);
     check(mounts.list[2].owner == (uid_t)-1);
     mounts_free(&mounts);
-    check_int(mounts_parse("", &mounts), 0);
+    mounts_parse("", &mounts);
     check_int(mounts.count, 0);
     mounts_free(&mounts);
 }
@@ -231,7 +231,7 @@ TAP_TEST(a_path_finds_the_mount_on_top)
 {
     struct mounts mounts;
 
-    require(mounts_parse(mountinfo, &mounts) == 0);
+    mounts_parse(mountinfo, &mounts);
     require(mounts_find(&mounts, "/mnt/a", false) != NULL);
     check_int(mounts_find(&mounts, "/mnt/a", false)->id, 44);
     check_int(mounts_find(&mounts, "//mnt/./a/", false)->id, 44);
