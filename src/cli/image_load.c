@@ -9,6 +9,7 @@
 #include "cli/store_connect.h"
 #include "cli/store_contents.h"
 #include "cli/store_group.h"
+#include "cli/store_memory.h"
 #include "cli/store_make.h"
 #include "cli/store_source.h"
 
@@ -123,7 +124,7 @@ static int load_commit(struct image_load *load)
         return CLI_SIGNALED + signals_get();
     error = gmsfs_commit(load->target.handle, flags, has_group ? group : NULL);
     if (error)
-        return target_explain_commit(&load->target, immutable, error);
+        return store_explain_commit(load->target.handle, &load->target.memory, immutable, error);
     store_make_keep();
     output_set_done();
     load->generation = gmsfs_generation(load->target.handle);

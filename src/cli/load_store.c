@@ -7,7 +7,6 @@
 #include "base/size.h"
 #include "cli/progress.h"
 #include "cli/store_explain.h"
-#include "cli/store_file.h"
 #include "cli/store_memory.h"
 #include "cli/store_source.h"
 #include "cli/store_space.h"
@@ -45,7 +44,6 @@ int load_check_sources(const struct load *load, const struct model *model)
 /* Refuses a model that can never fit, before the lock is taken. */
 int load_check_space(struct load *load)
 {
-    struct store_space space;
     struct gmsfs_info info;
     int error = gmsfs_get_info(load->handle, &info), status;
 
@@ -55,10 +53,7 @@ int load_check_space(struct load *load)
     if (status != CLI_OK)
         return status;
     load_count_needed(load, info.granularity_bytes);
-    store_get_space(load->store, load->handle, &space);
-    if (space.is_known && load->needed_bytes > space.total_bytes)
-        return store_say_full(load->store, &space, load->needed_bytes);
-    return CLI_OK;
+    return store_check_space(load->store, load->handle, load->needed_bytes);
 }
 
 int load_explain_allocation(const struct load *load, int error)
@@ -79,15 +74,9 @@ int load_explain_allocation(const struct load *load, int error)
 int load_clear(struct load *load)
 {
     uint32_t count = load->plan.allocation_count;
-    int error;
 
-    if (store_open_memory(load->staging, load->handle, load->store, &load->memory) != CLI_OK)
-        return CLI_FAILURE;
     load->slots = cli_need(calloc(count ? count : 1, sizeof(*load->slots)));
-    error = gmsfs_clear_all_handles(load->handle);
-    if (error)
-        store_explain(load->store, "clear its contents", error);
-    return error ? CLI_FAILURE : CLI_OK;
+    return store_clear(load->staging, load->handle, load->store, &load->memory);
 }
 
 /* ---- metadata ------------------------------------------------------------------------------ */
@@ -171,14 +160,7 @@ unsigned load_alloc_flags(const struct load *load)
 
 void load_explain_commit(const struct load *load, int error)
 {
-    char why[LAST_ERROR_BYTES];
-
-    if (error != -EINVAL && !(error == -EBUSY && load->immutable)) {
-        store_explain_call(load->handle, &load->memory, "commit", error);
-        return;
-    }
-    store_last_error(load->store, why, sizeof(why));
-    cli_error("%s: the store refuses the layout: %s", load->store, *why ? why : strerror(-error));
+    store_explain_commit(load->handle, &load->memory, load->immutable, error);
 }
 
 void load_print_store(const struct load *load)

@@ -60,17 +60,13 @@ static int group_check_space(const struct store_group *group, size_t last)
 {
     const char *store = group->stores[last];
     dev_t mount = group_mount_of(store);
-    struct store_space space;
     uint64_t bytes = 0;
 
     for (size_t i = 0; i <= last; i++)
         if (group_mount_of(group->stores[i]) == mount &&
             __builtin_add_overflow(bytes, group->bytes[i], &bytes))
             bytes = UINT64_MAX;
-    store_get_space(store, group->handles[last], &space);
-    if (space.is_known && bytes > space.total_bytes)
-        return store_say_full(store, &space, bytes);
-    return CLI_OK;
+    return store_check_space(store, group->handles[last], bytes);
 }
 
 int store_group_add(struct store_group *group, const char *store, gmsfs_t *handle, uint64_t bytes)

@@ -50,6 +50,16 @@ int store_say_full(const char *path, const struct store_space *space, uint64_t n
                          : "remove another store's layout, or mount with a larger size=");
 }
 
+int store_check_space(const char *path, gmsfs_t *handle, uint64_t needed_bytes)
+{
+    struct store_space space;
+
+    store_get_space(path, handle, &space);
+    return space.is_known && needed_bytes > space.total_bytes
+               ? store_say_full(path, &space, needed_bytes)
+               : CLI_OK;
+}
+
 int store_say_too_many(const char *path, size_t count, const char *way_out)
 {
     return cli_error(

@@ -7,7 +7,6 @@
 #include "cli/cli.h"
 #include "cli/signals.h"
 #include "cli/store_explain.h"
-#include "cli/store_file.h"
 #include "cli/store_make.h"
 #include "cli/store_memory.h"
 #include "cli/store_space.h"
@@ -18,8 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LAST_ERROR_BYTES 256
 
 /* ---- the hash ------------------------------------------------------------------------------ */
 
@@ -100,18 +97,6 @@ static int target_check_entries(const struct target *target)
     return CLI_OK;
 }
 
-/* Refuses only a layout that can never fit: the grant waits for memory that other clients give
- * back. */
-static int target_check_space(const struct target *target)
-{
-    struct store_space space;
-
-    store_get_space(target->store, target->handle, &space);
-    if (space.is_known && target->needed_bytes > space.total_bytes)
-        return store_say_full(target->store, &space, target->needed_bytes);
-    return CLI_OK;
-}
-
 int target_open(struct target *target)
 {
     struct gmsfs_info info;
@@ -132,7 +117,8 @@ int target_open(struct target *target)
         status = target_check_entries(target);
     if (status == CLI_OK)
         status = target_check_hash(target);
-    return status == CLI_OK ? target_check_space(target) : status;
+    return status == CLI_OK ? store_check_space(target->store, target->handle, target->needed_bytes)
+                            : status;
 }
 
 void target_close(struct target *target)
@@ -147,15 +133,7 @@ void target_close(struct target *target)
 
 int target_clear(struct target *target)
 {
-    int status = store_open_memory(target->staging, target->handle, target->store, &target->memory);
-    int error;
-
-    if (status != CLI_OK)
-        return status;
-    error = gmsfs_clear_all_handles(target->handle);
-    if (error)
-        store_explain(target->store, "clear its contents", error);
-    return error ? CLI_FAILURE : CLI_OK;
+    return store_clear(target->staging, target->handle, target->store, &target->memory);
 }
 
 int target_put_entries(struct target *target)
@@ -181,18 +159,6 @@ int target_put_entries(struct target *target)
 }
 
 /* ---- the commit ---------------------------------------------------------------------------- */
-
-int target_explain_commit(const struct target *target, bool immutable, int error)
-{
-    char why[LAST_ERROR_BYTES];
-
-    if (error == -EINVAL || (error == -EBUSY && immutable)) {
-        store_last_error(target->store, why, sizeof(why));
-        return cli_error("%s: the store refuses the layout: %s", target->store,
-                         *why ? why : strerror(-error));
-    }
-    return store_explain_call(target->handle, &target->memory, "commit", error);
-}
 
 int target_check_committed(struct target *target)
 {

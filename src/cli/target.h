@@ -65,8 +65,6 @@ int target_check_hash(struct target *target);
 
 int target_put_entries(struct target *target);
 
-/* Prints that the store refused the commit. Returns CLI_FAILURE. */
-int target_explain_commit(const struct target *target, bool immutable, int error);
 /* Compares the committed hash, as the reader that a commit with GMSFS_COMMIT_STAY left; then
  * disconnects. */
 int target_check_committed(struct target *target);

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/store_make.h"
+#include "cli/store_memory.h"
 
 int target_group_end_commit(struct target *const *targets, const struct store_group *group,
                             const uint8_t id[DIGEST_BYTES], bool immutable, int error)
@@ -11,7 +12,9 @@ int target_group_end_commit(struct target *const *targets, const struct store_gr
     int status = CLI_OK;
 
     if (error) {
-        target_explain_commit(targets[store_group_find_fault(group, id, error)], immutable, error);
+        const struct target *fault = targets[store_group_find_fault(group, id, error)];
+
+        store_explain_commit(fault->handle, &fault->memory, immutable, error);
         store_group_say_partial(group, id);
         return CLI_FAILURE;
     }
