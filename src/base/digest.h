@@ -10,6 +10,7 @@
 #include "base/hex.h"
 #include "base/xxh3.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,6 +29,13 @@ static inline void digest_put(XXH128_hash_t hash, uint8_t digest[DIGEST_BYTES])
 static inline void digest_make(const void *bytes, size_t size_bytes, uint8_t digest[DIGEST_BYTES])
 {
     digest_put(XXH3_128bits(bytes, size_bytes), digest);
+}
+
+static inline bool digest_is_zero(const uint8_t digest[DIGEST_BYTES])
+{
+    static const uint8_t zero[DIGEST_BYTES];
+
+    return memcmp(digest, zero, DIGEST_BYTES) == 0;
 }
 
 static inline const char *digest_text(const uint8_t digest[DIGEST_BYTES],

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs ls - lists the committed layout of a store, tensor by tensor; takes no lock */
+#include "base/digest.h"
 #include "base/file_entry.h"
 #include "cli/cli.h"
 #include "cli/store_explain.h"
@@ -150,10 +151,9 @@ static json_t *ls_json_entry(const struct ls *ls, const struct gmsfs_layout_entr
 
 static json_t *ls_json_group(const struct ls *ls)
 {
-    static const uint8_t none[16];
     char text[GMSFS_TOKEN_TEXT_BYTES];
 
-    if (memcmp(ls->info.group, none, sizeof(none)) == 0)
+    if (digest_is_zero(ls->info.group))
         return json_null();
     gmsfs_token_format(ls->info.group, text);
     return json_string(text);

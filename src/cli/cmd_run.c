@@ -6,6 +6,7 @@
  * descendants are members of the session. They also get the session's token, for processes that the
  * daemon cannot trace to this one.
  */
+#include "base/digest.h"
 #include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/output.h"
@@ -257,12 +258,11 @@ static void run_set(const char *name, const char *value)
 
 static void run_export(const struct run *run)
 {
-    static const uint8_t none[GMSFS_TOKEN_BYTES];
     char token[GMSFS_TOKEN_TEXT_BYTES];
 
     run_set("GMSFS_STORE", run->store);
     run_set("GMSFS_MODE", run_mode_name(run->info.mode));
-    if (memcmp(run->info.token, none, sizeof(none)) == 0) {
+    if (digest_is_zero(run->info.token)) {
         unsetenv("GMSFS_SESSION");
     } else {
         gmsfs_token_format(run->info.token, token);

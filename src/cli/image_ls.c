@@ -18,8 +18,6 @@
 #define PIECES_TEXT_BYTES 48
 #define TIME_BYTES        32
 
-static const uint8_t no_group[DIGEST_BYTES];
-
 struct ls {
     const struct image_request *request;
     struct image image;
@@ -155,7 +153,7 @@ static void ls_print_text(const struct ls *ls)
     printf("layout_hash %s\n", digest_text(manifest->layout_hash, hash));
     if (ls_id(ls, hash))
         printf("contents_id %s\n", hash);
-    if (memcmp(manifest->group, no_group, sizeof(no_group)) != 0)
+    if (!digest_is_zero(manifest->group))
         printf("group       %s\n", digest_text(manifest->group, hash));
     printf("content     %zu allocations, %zu entries, %" PRIu64 " bytes (%s) in %zu files\n\n",
            manifest->allocation_count, ls->image.layout.entry_count, manifest->stored_bytes,
@@ -216,9 +214,7 @@ static void ls_print_json(const struct ls *ls)
         ui_json_text(manifest->store), "saved", (json_int_t)manifest->saved_s, "generation",
         (json_int_t)manifest->generation, "layout_hash", digest_text(manifest->layout_hash, hash),
         "contents_id", has_id ? id : NULL, "group",
-        memcmp(manifest->group, no_group, sizeof(no_group)) != 0
-            ? digest_text(manifest->group, group)
-            : "",
+        !digest_is_zero(manifest->group) ? digest_text(manifest->group, group) : "",
         "granularity_bytes", (json_int_t)manifest->granularity_bytes, "allocation_count",
         (json_int_t)manifest->allocation_count, "entry_count",
         (json_int_t)ls->image.layout.entry_count, "files", (json_int_t)manifest->file_count,

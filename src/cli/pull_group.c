@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint8_t no_group[DIGEST_BYTES];
-
 /* One store, and the contents that it gets. */
 struct rank {
     struct pull pull;
@@ -114,7 +112,7 @@ static bool has_contents(struct rank *rank, uint8_t group[DIGEST_BYTES])
         return false;
     rank->seen = after.generation;
     memcpy(group, after.group, DIGEST_BYTES);
-    return memcmp(group, no_group, sizeof(no_group)) != 0;
+    return !digest_is_zero(group);
 }
 
 /* Returns true if every store has its contents, and one commit put them into all. Looks at each,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_group.h"
 
+#include "base/digest.h"
 #include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_connect.h"
@@ -237,11 +238,9 @@ int store_group_connect_safely(struct store_group *group)
 /* True if the store was committed with this group id; zeros: false. */
 static bool has_committed(const struct store_group *group, size_t index, const uint8_t id[16])
 {
-    static const uint8_t none[16];
     struct gmsfs_info info;
 
-    return memcmp(id, none, sizeof(none)) != 0 &&
-           gmsfs_get_info(group->handles[index], &info) == 0 &&
+    return !digest_is_zero(id) && gmsfs_get_info(group->handles[index], &info) == 0 &&
            memcmp(info.group, id, sizeof(info.group)) == 0;
 }
 
