@@ -9,6 +9,8 @@
 #ifndef GMSFS_CLI_CLI_H
 #define GMSFS_CLI_CLI_H
 
+#include "base/clock.h"
+
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs save - the tensors of a store into safetensors files */
-#include "base/size.h"
 #include "cli/output.h"
 #include "cli/save.h"
 #include "cli/signals.h"
@@ -9,13 +8,11 @@
 #include "model/safetensors_write.h"
 #include "mover/work.h"
 
-#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#define MS_PER_S    1000.0
 #define GGUF_SUFFIX ".gguf"
 
 static const char usage[] =
@@ -34,7 +31,7 @@ static void save_print_result(const struct save *save, uint64_t start_ms)
 {
     const struct save_file *last = &save->files[save->file_count - 1];
     size_t files = save->file_count - save->has_index;
-    char size[SIZE_TEXT_BYTES];
+    char total[PROGRESS_TOTAL_BYTES];
 
     if (save->quiet)
         return;
@@ -49,10 +46,7 @@ static void save_print_result(const struct save *save, uint64_t start_ms)
                 save->tensors.others);
     ui_line(stdout, "saved %s: %zu tensors in %zu %s, %s", save->store, save->tensors.count, files,
             files == 1 ? "file" : "files", last->path);
-    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", save->tensors.size_bytes,
-           size_format(save->tensors.size_bytes, size),
-           (double)(cli_now_ms() - start_ms) / MS_PER_S,
-           progress_rate(save->tensors.size_bytes, save->copied_ms));
+    puts(progress_format_total(total, save->tensors.size_bytes, start_ms, save->copied_ms));
 }
 
 static int save_tensors(struct save *save)

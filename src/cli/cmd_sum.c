@@ -2,7 +2,6 @@
 /* gmsfs sum - a checksum of every tensor or allocation, as xxhsum -H2 gives it for a file */
 #include "base/clean.h"
 #include "base/failure.h"
-#include "base/size.h"
 #include "base/xxh3.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
@@ -21,7 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MS_PER_S         1000.0
 #define SUM_TEXT_BYTES   33
 #define SUM_ESCAPED      "\\\n\r" /* in names */
 #define SUM_UPDATE_BYTES STAGING_BUFFER_MAX_BYTES
@@ -255,17 +253,15 @@ static void sum_print(const struct sum *sum)
         sum_print_line(&sum->items[i]);
 }
 
-static void sum_print_total(const struct sum *sum, uint64_t passed_ms)
+static void sum_print_total(const struct sum *sum, uint64_t start_ms)
 {
-    char size[SIZE_TEXT_BYTES];
+    char total[PROGRESS_TOTAL_BYTES];
 
     if (sum->quiet || !isatty(STDERR_FILENO))
         return;
     fflush(stdout);
-    fprintf(stderr, "%zu %s, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", sum->count,
-            sum->of_allocations ? "allocations" : "tensors", sum->whole_bytes,
-            size_format(sum->whole_bytes, size), (double)passed_ms / MS_PER_S,
-            progress_rate(sum->whole_bytes, passed_ms));
+    fprintf(stderr, "%zu %s, %s\n", sum->count, sum->of_allocations ? "allocations" : "tensors",
+            progress_format_total(total, sum->whole_bytes, start_ms, clock_now_ms() - start_ms));
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
@@ -281,7 +277,7 @@ static int sum_do(struct sum *sum)
         status = sum_bytes(sum);
     if (status == CLI_OK) {
         sum_print(sum);
-        sum_print_total(sum, cli_now_ms() - start_ms);
+        sum_print_total(sum, start_ms);
     }
     free(sum->items);
     free(sum->sizes);

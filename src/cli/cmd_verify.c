@@ -3,7 +3,6 @@
 #include "base/failure.h"
 #include "base/file_entry.h"
 #include "base/scope.h"
-#include "base/size.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
@@ -26,7 +25,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MS_PER_S          1000.0
 #define VERIFY_ROOM_BYTES (WORK_PIECE_BYTES + DIRECT_ALIGN_BYTES)
 
 static const char usage[] =
@@ -362,9 +360,9 @@ static size_t verify_count_more(const struct verify *verify)
     return more;
 }
 
-static int verify_print_result(const struct verify *verify, uint64_t passed_ms)
+static int verify_print_result(const struct verify *verify, uint64_t start_ms)
 {
-    char size[SIZE_TEXT_BYTES];
+    char total[PROGRESS_TOTAL_BYTES];
     size_t more = verify_count_more(verify);
     const char *sort = verify->has_files ? "files" : "tensors";
 
@@ -372,10 +370,9 @@ static int verify_print_result(const struct verify *verify, uint64_t passed_ms)
         return cli_error("%s: %zu differences from the files", verify->store, verify->bad);
     if (verify->quiet)
         return CLI_OK;
-    ui_line(stdout, "verified %s: %zu %s, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s",
-            verify->store, verify->model->tensor_count - verify->model->value_count, sort,
-            verify->model->tensor_bytes, size_format(verify->model->tensor_bytes, size),
-            (double)passed_ms / MS_PER_S, progress_rate(verify->model->tensor_bytes, passed_ms));
+    progress_format_total(total, verify->model->tensor_bytes, start_ms, clock_now_ms() - start_ms);
+    ui_line(stdout, "verified %s: %zu %s, %s", verify->store,
+            verify->model->tensor_count - verify->model->value_count, sort, total);
     if (more)
         printf("%zu more %s of the store are %s\n", more, sort,
                verify->has_files ? "not among these" : "in none of the files");
@@ -395,7 +392,7 @@ static int verify_compare(struct verify *verify)
     verify_metadata(verify);
     verify_entries(verify);
     status = verify_bytes(verify, sizes);
-    return status == CLI_OK ? verify_print_result(verify, cli_now_ms() - start_ms) : status;
+    return status == CLI_OK ? verify_print_result(verify, start_ms) : status;
 }
 
 /* Returns true if the store keeps files: `files` shows no file that is made of its tensors. */

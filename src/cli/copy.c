@@ -2,22 +2,18 @@
 /* The steps of a copy. */
 #include "cli/copy.h"
 
-#include "base/size.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_explain.h"
 #include "cli/store_make.h"
 #include "cli/target_group.h"
 #include "cli/ui.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MS_PER_S  1000.0
-#define US_PER_MS 1000.0
-
-static const uint8_t no_group[DIGEST_BYTES];
+#define US_PER_MS 1000u
 
 /* ---- the stores ---------------------------------------------------------------------------- */
 
@@ -96,9 +92,8 @@ static int copy_commit_all(const struct copy *copy, const struct store_group *gr
 
     if (group->count > 1)
         return gmsfs_commit_group(group->handles, group->count, flags, id);
-    return memcmp(old, no_group, sizeof(no_group)) == 0
-               ? gmsfs_commit(group->handles[0], flags, NULL)
-               : gmsfs_commit(group->handles[0], flags | GMSFS_COMMIT_GROUP, old);
+    return digest_is_zero(old) ? gmsfs_commit(group->handles[0], flags, NULL)
+                               : gmsfs_commit(group->handles[0], flags | GMSFS_COMMIT_GROUP, old);
 }
 
 static int copy_commit(struct copy *copy, const struct store_group *group, uint8_t id[DIGEST_BYTES])
@@ -131,7 +126,7 @@ static void copy_print_result(const struct copy *copy, const uint8_t id[DIGEST_B
                               uint64_t start_ms)
 {
     const struct image_manifest *manifest = &copy->made.manifest;
-    char size[SIZE_TEXT_BYTES], hash[DIGEST_TEXT_BYTES];
+    char total[PROGRESS_TOTAL_BYTES], hash[DIGEST_TEXT_BYTES];
     size_t count = copy->request->count;
     uint64_t bytes = 0;
 
@@ -153,9 +148,7 @@ static void copy_print_result(const struct copy *copy, const uint8_t id[DIGEST_B
     if (count > 1)
         printf("group %s of %zu stores\n", digest_text(id, hash), count);
     bytes *= count;
-    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", bytes, size_format(bytes, size),
-           (double)(cli_now_ms() - start_ms) / MS_PER_S,
-           copy->copied_us ? (double)bytes / (double)copy->copied_us / US_PER_MS : 0.0);
+    puts(progress_format_total(total, bytes, start_ms, copy->copied_us / US_PER_MS));
 }
 
 static int copy_into_targets(struct copy *copy, struct store_group *group)

@@ -3,7 +3,6 @@
 #include "cli/image_load.h"
 
 #include "base/failure.h"
-#include "base/size.h"
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
@@ -14,13 +13,8 @@
 #include "cli/store_source.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#define MS_PER_S 1000.0
-
-static const uint8_t no_group[DIGEST_BYTES];
 
 /* ---- the lock ------------------------------------------------------------------------------ */
 
@@ -114,7 +108,7 @@ static int load_connect_if_other(struct image_load *load, bool *has)
 static int load_commit(struct image_load *load)
 {
     const uint8_t *group = load->image.manifest.group;
-    bool has_group = memcmp(group, no_group, sizeof(no_group)) != 0;
+    bool has_group = !digest_is_zero(group);
     bool immutable = load->request->immutable;
     unsigned flags = GMSFS_COMMIT_STAY | (has_group ? GMSFS_COMMIT_GROUP : 0) |
                      (immutable ? GMSFS_COMMIT_IMMUTABLE : 0);
@@ -144,17 +138,10 @@ static int load_fill(struct image_load *load)
     return status;
 }
 
-void image_load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_ms)
-{
-    char size[SIZE_TEXT_BYTES];
-
-    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", bytes, size_format(bytes, size),
-           (double)(cli_now_ms() - start_ms) / MS_PER_S, progress_rate(bytes, copied_ms));
-}
-
 static void load_print_result(const struct image_load *load, uint64_t start_ms)
 {
     const struct image_manifest *manifest = &load->image.manifest;
+    char total[PROGRESS_TOTAL_BYTES];
 
     if (load->request->quiet)
         return;
@@ -163,7 +150,7 @@ static void load_print_result(const struct image_load *load, uint64_t start_ms)
         load->contents || memcmp(load->target.hash, manifest->layout_hash, DIGEST_BYTES) == 0
             ? ""
             : " (realigned: not the saved one)");
-    image_load_print_bytes(manifest->stored_bytes, start_ms, load->copied_ms);
+    puts(progress_format_total(total, manifest->stored_bytes, start_ms, load->copied_ms));
 }
 
 /* The image may lie in allocations. */

@@ -26,8 +26,6 @@ struct image_load {
 int image_load_opened(struct image_load *load);
 /* Sets the target to the request's store, before target_open(). */
 void image_load_set_target(struct image_load *load, struct staging *staging);
-/* Prints the size, the whole time since start_ms, and the rate of the bytes' own time. */
-void image_load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_ms);
 /* Makes the image's allocations and fills them, comparing each sum. Needs the writer's lock. */
 int image_load_bytes(struct image_load *load);
 

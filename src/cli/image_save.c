@@ -8,26 +8,21 @@
 #include "cli/store_source.h"
 #include "cli/ui.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MS_PER_S 1000.0
-
 static void save_print_result(const struct image_save *save, uint64_t start_ms)
 {
     const struct image_manifest *manifest = &save->made.manifest;
-    char size[SIZE_TEXT_BYTES], hash[DIGEST_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], hash[DIGEST_TEXT_BYTES], total[PROGRESS_TOTAL_BYTES];
 
     if (save->request->quiet)
         return;
     ui_line(stdout, "saved %s: %zu allocations and %zu entries in %s, layout %s",
             save->reader.store, manifest->allocation_count, save->reader.layout->entry_count,
             save->dir.path, digest_text(manifest->layout_hash, hash));
-    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s", manifest->stored_bytes,
-           size_format(manifest->stored_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
-           progress_rate(manifest->stored_bytes, save->copied_ms));
+    fputs(progress_format_total(total, manifest->stored_bytes, start_ms, save->copied_ms), stdout);
     if (save->resumes)
         printf("; %s of it were there", size_format(save->kept_bytes, size));
     putchar('\n');

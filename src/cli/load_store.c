@@ -4,7 +4,6 @@
 
 #include "base/number.h"
 #include "base/scope.h"
-#include "base/size.h"
 #include "cli/progress.h"
 #include "cli/store_explain.h"
 #include "cli/store_memory.h"
@@ -18,9 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LAST_ERROR_BYTES 256
-#define MS_PER_S         1000.0
-#define US_PER_MS        1000u
+#define MS_PER_S  1000.0
+#define US_PER_MS 1000u
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
@@ -182,13 +180,10 @@ static double load_seconds(uint64_t from_ms, uint64_t to_ms)
 
 void load_print_bytes(const struct load *load, uint64_t bytes)
 {
-    uint64_t now_ms = cli_now_ms();
-    char size[SIZE_TEXT_BYTES];
+    char total[PROGRESS_TOTAL_BYTES];
 
-    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s (plan %.2f s, lock and memory %.2f s, "
-           "copy %.2f s, commit %.2f s)\n",
-           bytes, size_format(bytes, size), load_seconds(load->granted_ms, now_ms),
-           progress_rate(bytes, load->copied_us / US_PER_MS),
+    progress_format_total(total, bytes, load->granted_ms, load->copied_us / US_PER_MS);
+    printf("%s (plan %.2f s, lock and memory %.2f s, copy %.2f s, commit %.2f s)\n", total,
            load_seconds(load->begun_ms, load->planned_ms),
            load_seconds(load->planned_ms, load->granted_ms),
            load_seconds(load->granted_ms, load->filled_ms), load_seconds(load->filled_ms, now_ms));

@@ -19,9 +19,20 @@
 #define MB_PER_GB     1e3
 #define LEAST_GB_RATE 0.1
 
-double progress_rate(uint64_t bytes, uint64_t passed_ms)
+static double progress_rate(uint64_t bytes, uint64_t passed_ms)
 {
     return (double)bytes / BYTES_PER_GB / ((double)(passed_ms ? passed_ms : 1) / MS_PER_S);
+}
+
+const char *progress_format_total(char text[PROGRESS_TOTAL_BYTES], uint64_t bytes,
+                                  uint64_t start_ms, uint64_t copied_ms)
+{
+    char size[SIZE_TEXT_BYTES];
+
+    snprintf(text, PROGRESS_TOTAL_BYTES, "%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s", bytes,
+             size_format(bytes, size), (double)(clock_now_ms() - start_ms) / MS_PER_S,
+             progress_rate(bytes, copied_ms));
+    return text;
 }
 
 /* " 0:07 left"; nothing before there is a rate to tell from. */

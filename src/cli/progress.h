@@ -40,7 +40,11 @@ uint64_t progress_end_lines(struct progress *lines, size_t count);
 void progress_format(char text[PROGRESS_TEXT_BYTES], const char *verb, uint64_t done_bytes,
                      uint64_t whole_bytes, uint64_t passed_ms, unsigned width);
 
-/* Decimal gigabytes a second, as disks and links are sold. */
-double progress_rate(uint64_t bytes, uint64_t passed_ms);
+#define PROGRESS_TOTAL_BYTES 128u
+
+/* Returns "N bytes (SIZE) in S s, R GB/s": the time since start_ms, and the rate of the copying
+ * alone. Decimal gigabytes, as disks and links are sold. */
+const char *progress_format_total(char text[PROGRESS_TOTAL_BYTES], uint64_t bytes,
+                                  uint64_t start_ms, uint64_t copied_ms);
 
 #endif

@@ -221,12 +221,12 @@ static int commit(struct pull_group *group, uint8_t id[DIGEST_BYTES], bool *is_c
 static void print_result(const struct pull_group *group, const uint8_t id[DIGEST_BYTES],
                          uint64_t start_ms)
 {
-    char text[DIGEST_TEXT_BYTES];
+    char text[DIGEST_TEXT_BYTES], total[PROGRESS_TOTAL_BYTES];
 
     for (size_t i = 0; i < group->count; i++)
         target_print_committed(group->targets[i], "");
     printf("group %s of %zu stores\n", digest_text(id, text), group->count);
-    image_load_print_bytes(count_bytes(group), start_ms, group->copied_ms);
+    puts(progress_format_total(total, count_bytes(group), start_ms, group->copied_ms));
 }
 
 static int pull_into_stores(struct pull_group *group)
