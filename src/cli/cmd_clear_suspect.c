@@ -58,7 +58,7 @@ static int clear_path(const struct mounts *mounts, const char *path, bool quiet)
         error = mount ? store_read_id(path, id) : -ENOENT;
     }
     if (error == 0)
-        error = daemon_ask_store(mount->path, GMSFS_FDS_CLEAR_SUSPECT, id);
+        error = daemon_ask_once(mount->path, GMSFS_FDS_CLEAR_SUSPECT, id, 0, NULL);
     if (error)
         return clear_explain(path, is_mount, error);
     if (!quiet)

@@ -43,7 +43,7 @@ static int log_explain(const char *path, int error)
 static int log_ask(const char *path, uint32_t batch)
 {
     uint64_t level = 0;
-    int error = daemon_ask_log(path, batch, &level);
+    int error = daemon_ask_once(path, GMSFS_FDS_LOG, NULL, batch, &level);
 
     if (error)
         return log_explain(path, error);

@@ -3,7 +3,7 @@
 
 #include "ask/ask.h"
 #include "base/child.h"
-#include "base/clock.h"
+#include "base/digest.h"
 #include "base/file_io.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
@@ -107,7 +107,7 @@ static ssize_t converse_until_answered(const char *path, int fd,
                                        const struct gmsfs_fds_request *request, void *answer,
                                        size_t room)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     ssize_t got = converse(fd, request, answer, room);
     int other;
 
@@ -138,49 +138,52 @@ static bool is_gone(ssize_t error)
     return is_closed(error) || error == -ENOTCONN || error == -ECONNABORTED;
 }
 
-/* `id`: of a store, or NULL. */
-static struct gmsfs_fds_request make_request(enum gmsfs_fds_op op, const uint8_t *id,
-                                             uint32_t batch)
+/* An answer: a header, and what some of them have behind it. */
+struct answer {
+    size_t bytes; /* of the following */
+    struct gmsfs_fds_header header;
+    union {
+        struct gmsfs_fds_drain drain;
+        struct gmsfs_fds_fence fence;
+    };
+};
+
+#define ANSWER_BYTES (sizeof(struct answer) - offsetof(struct answer, header))
+
+/* `path`: of the mount, to repeat the request if the connection breaks; NULL: do not. `id`: of a
+ * store, a token, or NULL. What was not answered is zeros. */
+static int exchange(const char *path, int fd, enum gmsfs_fds_op op, const uint8_t *id,
+                    uint32_t batch, struct answer *answer)
 {
     struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
+    ssize_t got;
 
+    memset(answer, 0, sizeof(*answer));
     if (id)
         memcpy(request.ticket, id, sizeof(request.ticket));
-    return request;
-}
-
-/* `path`: of the mount, to repeat the request if the connection breaks; NULL: do not. */
-static int exchange(const char *path, int fd, const struct gmsfs_fds_request *request,
-                    uint64_t *remaining)
-{
-    struct gmsfs_fds_header header;
-    ssize_t got = path ? converse_until_answered(path, fd, request, &header, sizeof(header))
-                       : converse(fd, request, &header, sizeof(header));
-
+    got = path ? converse_until_answered(path, fd, &request, &answer->header, ANSWER_BYTES)
+               : converse(fd, &request, &answer->header, ANSWER_BYTES);
     if (got < 0)
         return (int)got;
-    if (got != (ssize_t)sizeof(header))
-        return -ECONNRESET;
-    if (remaining)
-        *remaining = header.remaining;
-    return header.error;
+    answer->bytes = (size_t)got;
+    return answer->bytes < sizeof(answer->header) ? -ECONNRESET : answer->header.error;
 }
 
 /* Repeats the request if the connection breaks. */
 static int ask_again(const char *path, int fd, enum gmsfs_fds_op op, const uint8_t *id,
                      uint32_t batch, uint64_t *remaining)
 {
-    const struct gmsfs_fds_request request = make_request(op, id, batch);
-    int error = exchange(path, fd, &request, remaining);
+    struct answer answer;
+    int error = exchange(path, fd, op, id, batch, &answer);
 
-    return is_gone(error) ? -ECONNRESET : error;
+    if (remaining)
+        *remaining = answer.header.remaining;
+    return path && is_gone(error) ? -ECONNRESET : error;
 }
 
 int daemon_ask(int fd, enum gmsfs_fds_op op, const uint8_t *id, uint32_t batch, uint64_t *remaining)
 {
-    const struct gmsfs_fds_request request = make_request(op, id, batch);
-
-    return exchange(NULL, fd, &request, remaining);
+    return ask_again(NULL, fd, op, id, batch, remaining);
 }
 
 /* ---- drains ------------------------------------------------------------------------------ */
@@ -190,32 +193,20 @@ int daemon_ask(int fd, enum gmsfs_fds_op op, const uint8_t *id, uint32_t batch, 
 int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const uint8_t id[16],
                        uint32_t batch)
 {
-    const struct gmsfs_fds_request request = make_request(op, id, batch);
-    struct {
-        struct gmsfs_fds_header header;
-        struct gmsfs_fds_drain drain;
-    } answer = {0};
-    ssize_t got =
-        converse_until_answered(drain->path, drain->fd, &request, &answer, sizeof(answer));
+    struct answer answer;
+    int error = exchange(drain->path, drain->fd, op, id, batch, &answer);
 
-    if (is_gone(got))
-        return -ECONNRESET;
-    if (got < 0)
-        return (int)got;
-    if (got < (ssize_t)sizeof(answer.header))
-        return -ECONNRESET;
     memcpy(drain->token, answer.drain.token, sizeof(drain->token));
-    return answer.header.error;
+    return is_gone(error) ? -ECONNRESET : error;
 }
 
 /* Repeats, because each replaced worker breaks the connection again. */
 int daemon_drain_mend(struct daemon_drain *drain)
 {
-    static const uint8_t none[sizeof(drain->token)];
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int fd, error = -ECONNRESET;
 
-    if (memcmp(drain->token, none, sizeof(none)) == 0)
+    if (digest_is_zero(drain->token))
         return error;
     while (cli_left_ms(start_ms, GMSFS_FDS_DRAIN_MS) > 0 && !signals_get()) {
         fd = daemon_connect(drain->path);
@@ -269,18 +260,12 @@ int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t 
     return error;
 }
 
-int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16])
+int daemon_ask_once(const char *path, enum gmsfs_fds_op op, const uint8_t *id, uint32_t batch,
+                    uint64_t *remaining)
 {
     SCOPED_CLOSE int fd = daemon_connect(path);
 
-    return fd < 0 ? fd : ask_again(path, fd, op, id, 0, NULL);
-}
-
-int daemon_ask_log(const char *path, uint32_t batch, uint64_t *level)
-{
-    SCOPED_CLOSE int fd = daemon_connect(path);
-
-    return fd < 0 ? fd : ask_again(path, fd, GMSFS_FDS_LOG, NULL, batch, level);
+    return fd < 0 ? fd : ask_again(path, fd, op, id, batch, remaining);
 }
 
 int daemon_ask_serve(const char *path, int fd)
@@ -290,20 +275,20 @@ int daemon_ask_serve(const char *path, int fd)
 
 int daemon_ask_unmount(const char *path)
 {
-    const struct gmsfs_fds_request request = make_request(GMSFS_FDS_UNMOUNT, NULL, 0);
     SCOPED_CLOSE int fd = daemon_connect(path);
+    struct answer answer;
     int error;
 
     if (fd < 0)
         return fd;
-    error = exchange(path, fd, &request, NULL);
+    error = exchange(path, fd, GMSFS_FDS_UNMOUNT, NULL, 0, &answer);
     return is_closed(error) ? 0 : error; /* the daemon closes its socket first */
 }
 
 /* Asks the next worker if one ends before it answers, which breaks the connection. */
 int daemon_govern(const char *path, int *fd, uint64_t *holder)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int error;
 
     for (;;) {
@@ -321,40 +306,25 @@ int daemon_govern(const char *path, int *fd, uint64_t *holder)
 }
 
 /* A daemon that does not know the request answers a header alone. */
-static int exchange_fence(int fd, const struct gmsfs_fds_request *request,
-                          struct gmsfs_fds_fence *answer)
-{
-    struct {
-        struct gmsfs_fds_header header;
-        struct gmsfs_fds_fence fence;
-    } message;
-    ssize_t got = converse(fd, request, &message, sizeof(message));
-
-    if (got < 0)
-        return (int)got;
-    if (got == (ssize_t)sizeof(message.header))
-        return -EOPNOTSUPP;
-    if (got != (ssize_t)sizeof(message))
-        return -ECONNRESET;
-    *answer = message.fence;
-    return message.header.error;
-}
-
 int daemon_ask_fence(const char *path, enum gmsfs_fds_op op, const uint8_t token[16],
                      struct gmsfs_fds_fence *answer)
 {
-    const struct gmsfs_fds_request request = make_request(op, token, 0);
     SCOPED_CLOSE int fd = daemon_connect(path);
+    struct answer whole = {0};
+    int error = fd < 0 ? fd : exchange(NULL, fd, op, token, 0, &whole);
 
-    memset(answer, 0, sizeof(*answer));
-    return fd < 0 ? fd : exchange_fence(fd, &request, answer);
+    *answer = whole.fence;
+    if (whole.bytes == sizeof(whole.header))
+        return -EOPNOTSUPP;
+    return error || whole.bytes >= sizeof(whole.header) + sizeof(whole.fence) ? error : -ECONNRESET;
 }
 
 /* Returns the pid of the answer's sender, which the kernel adds to each message on request. The
  * request itself asks for nothing, so the answer is an error. */
 static int receive_sender(int fd)
 {
-    const struct gmsfs_fds_request request = make_request(GMSFS_FDS_REDEEM, NULL, 1);
+    const struct gmsfs_fds_request request = {
+        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = 1};
     struct gmsfs_fds_header header;
     char control[CMSG_SPACE(sizeof(struct ucred))];
     struct iovec part = {&header, sizeof(header)};
@@ -377,7 +347,7 @@ static int receive_sender(int fd)
 
 int daemon_ask_pid(const char *path)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int fd, pid;
 
     for (;;) {

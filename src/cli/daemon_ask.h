@@ -55,11 +55,9 @@ int daemon_ask_pid(const char *path);
 
 /* Connects, asks and closes; asks again if the daemon's worker ended before it answered. */
 int daemon_ask_unmount(const char *path);
-/* LOG: sets this level, or none if 0; returns in `level` the one in force. Asks again, as
- * daemon_ask_unmount. -EINVAL: the daemon does not know this request */
-int daemon_ask_log(const char *path, uint32_t batch, uint64_t *level);
-/* As daemon_ask_unmount, for the store with this id; zeros: for all stores. */
-int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16]);
+/* As daemon_ask, over a connection of its own. -EINVAL: the daemon does not know this request */
+int daemon_ask_once(const char *path, enum gmsfs_fds_op op, const uint8_t *id, uint32_t batch,
+                    uint64_t *remaining);
 /* Sends one of the FENCE ops; token: of the fence to end. *answer is zeros if no answer came.
  * -EOPNOTSUPP: the daemon has no fences */
 int daemon_ask_fence(const char *path, enum gmsfs_fds_op op, const uint8_t token[16],
