@@ -5,6 +5,7 @@
  * The fence is the daemon's, and outlives the command: only its token ends it, which --status
  * prints again.
  */
+#include "base/hex.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/daemon_explain.h"
@@ -36,8 +37,6 @@ static const char ending[] =
     "Exit status: 0 done; 1 failure; 2 usage; 4 done, but that could not be reported (--status\n"
     "prints the token).\n";
 
-#define TOKEN_TEXT_BYTES 37
-
 struct fence {
     enum gmsfs_fds_op op;
     uint8_t token[GMSFS_TOKEN_BYTES];
@@ -47,29 +46,9 @@ struct fence {
 
 /* ---- tokens: UUIDs, as GMS writes them ------------------------------------------------------ */
 
-static const size_t fence_dashes[] = {8, 13, 18, 23};
-
-#define DASHES (sizeof(fence_dashes) / sizeof(fence_dashes[0]))
-
-static void fence_format(const uint8_t token[GMSFS_TOKEN_BYTES], char text[TOKEN_TEXT_BYTES])
-{
-    char digits[GMSFS_TOKEN_TEXT_BYTES];
-    const char *from = digits;
-
-    gmsfs_token_format(token, digits);
-    for (size_t at = 0, dash = 0; at < TOKEN_TEXT_BYTES; at++) {
-        if (dash < DASHES && at == fence_dashes[dash]) {
-            text[at] = '-';
-            dash++;
-        } else {
-            text[at] = *from++;
-        }
-    }
-}
-
 static int fence_parse(const char *option, const char *text, uint8_t token[GMSFS_TOKEN_BYTES])
 {
-    char digits[GMSFS_TOKEN_TEXT_BYTES], again[TOKEN_TEXT_BYTES];
+    char digits[GMSFS_TOKEN_TEXT_BYTES], again[HEX_UUID_TEXT_BYTES];
     size_t used = 0;
 
     for (const char *at = text; *at && used < sizeof(digits) - 1; at++) {
@@ -78,7 +57,7 @@ static int fence_parse(const char *option, const char *text, uint8_t token[GMSFS
     }
     digits[used] = '\0';
     if (gmsfs_token_parse(digits, token) == 0) {
-        fence_format(token, again);
+        hex_format_uuid(token, again);
         if (strcasecmp(again, text) == 0)
             return CLI_OK;
     }
@@ -148,9 +127,9 @@ static int fence_explain(const struct fence *fence, int error, const struct gmsf
 
 static void fence_report(const struct fence *fence, const struct gmsfs_fds_fence *answer)
 {
-    char token[TOKEN_TEXT_BYTES];
+    char token[HEX_UUID_TEXT_BYTES];
 
-    fence_format(answer->token, token);
+    hex_format_uuid(answer->token, token);
     if (fence->op == GMSFS_FDS_FENCE_STATUS) {
         ui_line(stdout, "%s%s", answer->is_up ? "fenced " : "serving", answer->is_up ? token : "");
     } else if (fence->op == GMSFS_FDS_FENCE) {
