@@ -73,7 +73,7 @@ static const struct cli_option options[] = {
 
 static int clear_run(int argc, char **argv)
 {
-    struct mounts mounts;
+    SCOPED_MOUNTS struct mounts mounts = {0};
     bool quiet = false;
     int status = cli_parse(argc, argv, &quiet), error;
 
@@ -86,7 +86,6 @@ static int clear_run(int argc, char **argv)
         if (clear_path(&mounts, argv[i], quiet) != CLI_OK)
             status = CLI_FAILURE;
     }
-    mounts_free(&mounts);
     if (status == CLI_OK)
         output_set_done();
     return status;

@@ -222,8 +222,8 @@ static int drain_mount(const struct drain_store *drain, const struct mount *moun
 static int drain_path(struct drain_store *drain)
 {
     const struct mount *mount;
-    struct mounts mounts;
-    int error = mounts_read_for((char *const *)&drain->path, 1, &mounts), status = CLI_FAILURE;
+    SCOPED_MOUNTS struct mounts mounts = {0};
+    int error = mounts_read_for((char *const *)&drain->path, 1, &mounts);
 
     if (error)
         return mounts_explain(error);
@@ -231,17 +231,14 @@ static int drain_path(struct drain_store *drain)
     if (!mount)
         drain->mount = mounts_find(&mounts, drain->path, true);
     if (mount && (drain->kill || drain->command || drain->then))
-        status = cli_usage_error("%s is a mount; --kill, --then and COMMAND are for a store",
-                                 drain->path);
-    else if (mount)
-        status = drain_mount(drain, mount);
-    else if (drain->mount)
-        status = drain_store_run(drain);
-    else
-        cli_error("%s: not a gmsfs mount, nor a store of one; 'gmsfs status' lists them",
-                  drain->path);
-    mounts_free(&mounts);
-    return status;
+        return cli_usage_error("%s is a mount; --kill, --then and COMMAND are for a store",
+                               drain->path);
+    if (mount)
+        return drain_mount(drain, mount);
+    if (drain->mount)
+        return drain_store_run(drain);
+    return cli_error("%s: not a gmsfs mount, nor a store of one; 'gmsfs status' lists them",
+                     drain->path);
 }
 
 /* Returns the number of words after the "--" that ends the options. */

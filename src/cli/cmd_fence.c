@@ -160,15 +160,13 @@ static int fence_mount(struct fence *fence)
 static int fence_path(struct fence *fence, char *path)
 {
     const struct mount *mount;
-    struct mounts mounts;
+    SCOPED_MOUNTS struct mounts mounts = {0};
     int status = mounts_open_at(path, &mounts, &mount);
 
     if (status != CLI_OK)
         return status;
     fence->path = mount->path;
-    status = fence_mount(fence);
-    mounts_free(&mounts);
-    return status;
+    return fence_mount(fence);
 }
 
 static int fence_take(const char *name, const char *text, void *at)

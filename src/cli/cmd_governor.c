@@ -204,16 +204,14 @@ static int governor_start(struct governor *governor)
 static int governor_at(struct governor *governor, char *path)
 {
     const struct mount *mount;
-    struct mounts mounts;
+    SCOPED_MOUNTS struct mounts mounts = {0};
     int status = mounts_open_at(path, &mounts, &mount);
 
     if (status != CLI_OK)
         return status;
     governor_block_signals(); /* before the lock: its next claimant is told to send SIGHUP here */
     governor->round.mount = mount;
-    status = governor_start(governor);
-    mounts_free(&mounts);
-    return status;
+    return governor_start(governor);
 }
 
 static const struct cli_option options[] = {

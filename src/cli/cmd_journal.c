@@ -36,14 +36,13 @@ static const struct cli_option options[] = {
 static int find_process(const char *path, int *pid)
 {
     char *paths[] = {(char *)(uintptr_t)path};
-    struct mounts mounts;
+    SCOPED_MOUNTS struct mounts mounts = {0};
 
     *pid = 0;
     if (mounts_read_for(paths, 1, &mounts) != 0)
         return CLI_OK; /* without a table of mounts `path` can only be a file */
     const struct mount *mount = mounts_find(&mounts, path, false);
     int found = mount ? daemon_ask_pid(mount->path) : 0;
-    mounts_free(&mounts);
     if (found < 0)
         return daemon_explain(path, found);
     if (mount && found == 0)

@@ -58,7 +58,7 @@ static int log_ask(const char *path, uint32_t batch)
 static int log_run(int argc, char **argv)
 {
     const struct mount *mount;
-    struct mounts mounts;
+    SCOPED_MOUNTS struct mounts mounts = {0};
     uint32_t batch = 0;
     int status = cli_parse(argc, argv, NULL);
 
@@ -72,11 +72,7 @@ static int log_run(int argc, char **argv)
         batch = (uint32_t)parsed + 1;
     }
     status = mounts_open_at(argv[optind], &mounts, &mount);
-    if (status != CLI_OK)
-        return status;
-    status = log_ask(mount->path, batch);
-    mounts_free(&mounts);
-    return status;
+    return status == CLI_OK ? log_ask(mount->path, batch) : status;
 }
 
 const struct cli_command cmd_log = {

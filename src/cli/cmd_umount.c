@@ -69,15 +69,13 @@ static bool has_id(const struct mount_copies *copies, uint64_t id)
 /* Visits the copies among the mounts that one process sees. */
 static bool visit_process(const struct mount *mount, pid_t pid, copies_visit visit, void *context)
 {
-    struct mounts mounts;
+    SCOPED_MOUNTS struct mounts mounts = {0};
     bool goes_on = true;
 
-    if (mounts_read_of(pid, &mounts) != 0)
-        return true;
+    mounts_read_of(pid, &mounts);
     for (size_t i = 0; i < mounts.count && goes_on; i++)
         if (mounts.list[i].device == mount->device && mounts.list[i].id != mount->id)
             goes_on = visit(context, &mounts.list[i], pid);
-    mounts_free(&mounts);
     return goes_on;
 }
 
@@ -422,14 +420,13 @@ static int umount_all(char **paths, int count, const struct umount *umount)
     int status = CLI_OK, one;
 
     for (int i = 0; i < count; i++) {
-        struct mounts mounts;
+        SCOPED_MOUNTS struct mounts mounts = {0};
         int error = mounts_read(&mounts);
         if (error)
             return mounts_explain(error);
         one = umount_one(&mounts, paths[i], umount);
         if (one != CLI_OK && status != CLI_FAILURE)
             status = one;
-        mounts_free(&mounts);
     }
     return status;
 }

@@ -106,7 +106,7 @@ static void upgrade_warn_if_silent(const char *path, const struct mount *mount)
 static int upgrade_mount(char *path)
 {
     struct upgrade_answer answer;
-    struct mounts mounts;
+    SCOPED_MOUNTS struct mounts mounts = {0};
     const struct mount *mount;
 
     if (mounts_open_at(path, &mounts, &mount) != CLI_OK)
@@ -117,7 +117,6 @@ static int upgrade_mount(char *path)
         cli_error("%s: not upgraded: %s", path, upgrade_explain(error, &answer));
     else
         ui_line(stdout, "%s: %s goes on", path, answer.text);
-    mounts_free(&mounts);
     return error ? CLI_FAILURE : CLI_OK;
 }
 

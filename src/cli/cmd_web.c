@@ -287,14 +287,13 @@ static int web_split(char *operand, struct web_mount *mount)
 static int web_take_mount(struct web_mount *mount, const struct web_user *user)
 {
     const struct mount *found;
-    struct mounts mounts;
+    SCOPED_MOUNTS struct mounts mounts = {0};
     SCOPED_FREE char *asked = cli_need(strdup(mount->path));
     int status = mounts_open_at(asked, &mounts, &found);
 
     if (status != CLI_OK)
         return status;
     mount->path = cli_need(strdup(found->path));
-    mounts_free(&mounts);
     return web_check_mount(mount->path, user);
 }
 

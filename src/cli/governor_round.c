@@ -222,15 +222,7 @@ static enum governor_round_end round_do_all(struct governor_round *round, size_t
 /* False if the mount is gone. */
 static bool round_is_mounted(const struct governor_round *round)
 {
-    struct mounts mounts;
-    bool found = false;
-
-    if (round->mount->id == 0 || mounts_read(&mounts) != 0)
-        return true; /* the look itself will tell */
-    for (size_t i = 0; i < mounts.count; i++)
-        found |= mounts.list[i].id == round->mount->id;
-    mounts_free(&mounts);
-    return found;
+    return round->mount->id == 0 || mounts_has(round->mount->id) != 0;
 }
 
 static int round_look(struct governor_round *round, struct governor_seen *seen)

@@ -288,18 +288,14 @@ const struct mount *mounts_find(const struct mounts *mounts, const char *path, b
     return found;
 }
 
-/* 1: it is there, 0: gone. */
-static int mounts_has(uint64_t id)
+int mounts_has(uint64_t id)
 {
-    struct mounts mounts;
+    SCOPED_MOUNTS struct mounts mounts = {0};
     int found = 0, error = mounts_read(&mounts);
 
-    if (error)
-        return error;
     for (size_t i = 0; i < mounts.count; i++)
         found |= mounts.list[i].id == id;
-    mounts_free(&mounts);
-    return found;
+    return error ? error : found;
 }
 
 int mounts_wait_gone(uint64_t id, uint64_t timeout_ms)
@@ -334,14 +330,10 @@ int mounts_explain_no_mount(const struct mounts *mounts, const char *path)
 
 int mounts_open_at(char *path, struct mounts *mounts, const struct mount **mount)
 {
-    int error = mounts_read_for(&path, 1, mounts), status;
+    int error = mounts_read_for(&path, 1, mounts);
 
     if (error)
         return mounts_explain(error);
     *mount = mounts_find(mounts, path, false);
-    if (*mount)
-        return CLI_OK;
-    status = mounts_explain_no_mount(mounts, path);
-    mounts_free(mounts);
-    return status;
+    return *mount ? CLI_OK : mounts_explain_no_mount(mounts, path);
 }

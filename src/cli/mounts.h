@@ -8,6 +8,8 @@
 #ifndef GMSFS_CLI_MOUNTS_H
 #define GMSFS_CLI_MOUNTS_H
 
+#include "base/scope.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,10 +30,12 @@ struct mounts {
     size_t count;
 };
 
-/* Reads the mounts of type fuse.gmsfs. 0, -ENOMEM, or the errno of /proc. mounts_free() after
- * success. */
+/* Reads the mounts of type fuse.gmsfs into a variable that is {0}. 0, or the errno of /proc. */
 int mounts_read(struct mounts *mounts);
 void mounts_free(struct mounts *mounts);
+
+/* Frees the variable, which begins as {0}, when its block ends. */
+#define SCOPED_MOUNTS SCOPED(mounts_free)
 
 /* As mounts_read; without /proc, finds the mounts that contain the paths, with id 0. -ENOENT:
  * neither /proc nor a path. */
@@ -41,7 +45,7 @@ int mounts_read_for(char *const *paths, size_t count, struct mounts *mounts);
 int mounts_explain(int error);
 
 /* Finds the mount at `path`, for a command on one mount. *mount is valid until mounts_free().
- * CLI_OK; or CLI_FAILURE after the error, with nothing to free. */
+ * CLI_OK; or CLI_FAILURE after the error. */
 int mounts_open_at(char *path, struct mounts *mounts, const struct mount **mount);
 
 /* Prints that `path` is no mount; returns CLI_FAILURE. */
@@ -61,6 +65,9 @@ void mounts_parse(const char *text, struct mounts *mounts);
  * mounted. The path is made absolute from its text and the directory that contains it. NULL: none.
  */
 const struct mount *mounts_find(const struct mounts *mounts, const char *path, bool inside);
+
+/* Returns 1 if the mount of that id is there, 0 if it is gone, or a negative errno. */
+int mounts_has(uint64_t id);
 
 /* Waits until the mount of that id is gone. 0 or -ETIMEDOUT. */
 int mounts_wait_gone(uint64_t id, uint64_t timeout_ms);

@@ -10,14 +10,11 @@
 /* inside: in one, also where it is not there. */
 static bool store_is_mount(const char *path, bool inside)
 {
-    struct mounts mounts;
-    bool found;
+    SCOPED_MOUNTS struct mounts mounts = {0};
 
     if (mounts_read(&mounts) != 0)
         return inside; /* as if there were one: the common case */
-    found = mounts_find(&mounts, path, inside) != NULL;
-    mounts_free(&mounts);
-    return found;
+    return mounts_find(&mounts, path, inside) != NULL;
 }
 
 bool store_could_be(const char *path)

@@ -240,7 +240,7 @@ static void match(struct top_mounts *mounts, const struct mount *const *selected
 static int read_mounts(struct top_mounts *mounts, bool *changed, const char **missing)
 {
     SCOPED_FREE const struct mount **selected = NULL;
-    struct mounts all;
+    SCOPED_MOUNTS struct mounts all = {0};
     size_t count;
     int error = mounts_read_for(mounts->paths, mounts->path_count, &all);
 
@@ -253,7 +253,6 @@ static int read_mounts(struct top_mounts *mounts, bool *changed, const char **mi
     *changed = !is_unchanged(mounts, selected, count);
     if (*changed)
         match(mounts, selected, count);
-    mounts_free(&all);
     return 0;
 }
 
