@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/clean.h"
-#include "base/clock.h"
 #include "base/failure.h"
 #include "base/size.h"
 #include "cli/signals.h"
@@ -296,19 +295,9 @@ int cli_take_direct(const char *name, const char *text, void *at)
     return CLI_OK;
 }
 
-uint64_t cli_now_us(void)
-{
-    return clock_now_us();
-}
-
-uint64_t cli_now_ms(void)
-{
-    return clock_now_ms();
-}
-
 uint64_t cli_left_ms(uint64_t start_ms, uint64_t timeout_ms)
 {
-    uint64_t passed_ms = cli_now_ms() - start_ms;
+    uint64_t passed_ms = clock_now_ms() - start_ms;
 
     if (timeout_ms == CLI_FOREVER)
         return CLI_FOREVER;

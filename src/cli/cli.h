@@ -148,9 +148,7 @@ int cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t m
      "files that it neither has nor can hold (default: auto)"}
 /* clang-format on */
 
-/* Return the time of a monotonic clock, and the rest of a timeout. */
-uint64_t cli_now_ms(void);
-uint64_t cli_now_us(void);
+/* Returns the rest of a timeout that began at this time by clock_now_ms(). */
 uint64_t cli_left_ms(uint64_t start_ms, uint64_t timeout_ms);
 
 #endif

@@ -5,7 +5,6 @@
  * The daemon drains as long as this command's connection lives: if the command ends early for any
  * reason, also SIGKILL, the mount serves again.
  */
-#include "base/clock.h"
 #include "base/scope.h"
 #include "base/size.h"
 #include "cli/cli.h"
@@ -167,7 +166,7 @@ static bool drain_is_mapped(const struct mount *mount, uint64_t left)
 static int drain_wait(const struct drain_store *drain, const struct mount *mount,
                       struct daemon_drain *asked)
 {
-    uint64_t start_ms = cli_now_ms(), left = 0, said = 0, said_mapped = 0;
+    uint64_t start_ms = clock_now_ms(), left = 0, said = 0, said_mapped = 0;
     bool is_mapped;
     int error;
 

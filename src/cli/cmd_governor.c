@@ -156,7 +156,7 @@ static int governor_loop(struct governor *governor)
     uint64_t since_ms;
 
     do {
-        since_ms = cli_now_ms();
+        since_ms = clock_now_ms();
         end = governor_round(&governor->round);
         if (end == ROUND_DEAD || end == ROUND_GONE || end == ROUND_BARRED ||
             (governor->once && end != ROUND_STALE))

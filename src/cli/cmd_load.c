@@ -69,7 +69,7 @@ static int load_fill(struct load *load)
         status = load_copy(load, 1);
     if (status == CLI_OK)
         status = load_put_metadata(load);
-    load->filled_ms = cli_now_ms();
+    load->filled_ms = clock_now_ms();
     if (status == CLI_OK)
         status = load_commit(load);
     return status;
@@ -94,14 +94,14 @@ static int load_into_store(struct load *load)
         status = load_check_space(load);
     if (status != CLI_OK)
         return status;
-    load->planned_ms = cli_now_ms();
+    load->planned_ms = clock_now_ms();
     uint64_t span_us = timeline_begin();
     status = store_connect_reserve(load->handle, load->store, load->timeout_ms, load->quiet,
                                    load->needed_bytes);
     timeline_end("load", "wait for lock and memory", span_us, load->store);
     if (status != CLI_OK)
         return status;
-    load->granted_ms = cli_now_ms();
+    load->granted_ms = clock_now_ms();
     status = load_fill(load);
     if (status == CLI_OK)
         load_print_result(load);
@@ -123,7 +123,7 @@ static int load_do(struct load *load)
 {
     int status;
 
-    load->begun_ms = cli_now_ms();
+    load->begun_ms = clock_now_ms();
     signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     load->staging = cli_need(staging_new());

@@ -55,7 +55,7 @@ static void promote_say(const struct promote *promote, const char *path)
 /* Begins all before it waits for any, so that they move side by side. */
 static int promote_stores(const struct promote *promote, char **paths, size_t count)
 {
-    uint64_t start_ms = cli_now_ms(), left_ms;
+    uint64_t start_ms = clock_now_ms(), left_ms;
     int *statuses = cli_need(calloc(count, sizeof(*statuses))), worst = CLI_OK;
 
     for (size_t i = 0; i < count; i++) {

@@ -101,7 +101,7 @@ static void run_end_alarm(void)
  * reserved. */
 static int run_wait_open(const char *path, int flags, uint64_t timeout_ms)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int fd;
 
     run_set_alarm(timeout_ms);
@@ -118,7 +118,7 @@ static int run_wait_open(const char *path, int flags, uint64_t timeout_ms)
 /* Repeats after EINTR, which is a signal or the kernel's own bound on a wait. */
 static int run_acquire(int fd, uint64_t timeout_ms)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int error;
 
     do {

@@ -51,7 +51,7 @@ static void save_print_result(const struct save *save, uint64_t start_ms)
 
 static int save_tensors(struct save *save)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int status = reader_get_tensors(&save->reader, "no file can hold it, so nothing was saved",
                                     &save->tensors);
 

@@ -269,7 +269,7 @@ static void sum_print_total(const struct sum *sum, uint64_t start_ms)
 static int sum_do(struct sum *sum)
 {
     int status = reader_open(&sum->reader, sum->store, sum->timeout_ms, sum->quiet);
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
 
     if (status == CLI_OK)
         status = sum_take(sum);

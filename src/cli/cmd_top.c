@@ -4,7 +4,6 @@
 #include "cli/top_screen.h"
 #include "cli/top_view.h"
 
-#include "base/clock.h"
 #include "base/failure.h"
 
 #include <langinfo.h>
@@ -51,7 +50,7 @@ static void top_show(struct top_command *command)
     screen = top_draw(command->top, rows, columns, clock_wall_ms());
     if (screen)
         top_screen_show(screen);
-    command->drawn_ms = cli_now_ms();
+    command->drawn_ms = clock_now_ms();
     command->is_changed = false;
 }
 

@@ -331,7 +331,7 @@ static void umount_show_clients(const struct mount *mount, const struct daemon_w
 static int umount_wait_end(const struct mount *mount, const struct daemon_watch *watch,
                            const struct mount_copies *copies, uint64_t timeout_ms)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int error = daemon_watch_end(watch, timeout_ms < COPIES_MS ? timeout_ms : COPIES_MS);
 
     if (error && mount_copies_show(copies, mount))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs upgrade - replaces the worker of a mount by the installed gmsfs */
-#include "base/clock.h"
 #include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
@@ -67,7 +66,7 @@ static int upgrade_ask_once(const char *path, struct upgrade_answer *answer)
  */
 static int upgrade_ask(const char *path, struct upgrade_answer *answer)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int error = upgrade_ask_once(path, answer);
 
     while (error == -ECONNRESET && cli_left_ms(start_ms, ANSWER_S * 1000) > 0) {

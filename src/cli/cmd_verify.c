@@ -383,7 +383,7 @@ static int verify_compare(struct verify *verify)
 {
     size_t count = verify->model->tensor_count, room = count ? count : 1;
     SCOPED_FREE uint64_t *sizes = cli_need(calloc(room, sizeof(*sizes)));
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int status;
 
     verify->tensors = cli_need(calloc(room, sizeof(*verify->tensors)));

@@ -64,7 +64,7 @@ static int wait_read(int fd, enum gmsfs_state *state)
 static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_ms)
 {
     struct pollfd change = {.fd = fd, .events = POLLPRI};
-    uint64_t start_ms = cli_now_ms(), left_ms;
+    uint64_t start_ms = clock_now_ms(), left_ms;
     enum gmsfs_state state;
     int error;
 

@@ -160,7 +160,7 @@ static int copy_into_targets(struct copy *copy, struct store_group *group)
     if (status != CLI_OK)
         return status;
     signals_defer(true);
-    start_ms = cli_now_ms();
+    start_ms = clock_now_ms();
     status = copy_fill(copy);
     if (status == CLI_OK)
         status = copy_commit(copy, group, id);

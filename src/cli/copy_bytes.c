@@ -43,7 +43,7 @@ static void bytes_begin(void *context)
 {
     struct bytes *bytes = context;
 
-    bytes->copy->copied_us = cli_now_us();
+    bytes->copy->copied_us = clock_now_us();
 }
 
 static int bytes_tick(void *context, uint64_t done_bytes)
@@ -107,7 +107,7 @@ static int bytes_fill(struct copy *copy, struct spread_target *targets, const ui
 
     progress_begin(&bytes.progress, "copying", whole_bytes, copy->request->quiet);
     error = spread_run(&spread);
-    copy->copied_us = cli_now_us() - copy->copied_us;
+    copy->copied_us = clock_now_us() - copy->copied_us;
     progress_end(&bytes.progress);
     return error || signals_get() ? bytes_explain(&bytes, &spread, error) : CLI_OK;
 }

@@ -162,7 +162,7 @@ void daemon_watch_close(struct daemon_watch *watch)
 int daemon_watch_end(const struct daemon_watch *watch, uint64_t timeout_ms)
 {
     struct pollfd over = {.fd = watch->pidfd, .events = POLLIN};
-    uint64_t start_ms = cli_now_ms(), left_ms;
+    uint64_t start_ms = clock_now_ms(), left_ms;
 
     do {
         left_ms = cli_left_ms(start_ms, timeout_ms);

@@ -3,7 +3,6 @@
  * store grants its lock again. */
 #include "cli/drain_store.h"
 
-#include "base/clock.h"
 #include "base/fd_path.h"
 #include "base/thread.h"
 #include "cli/cli.h"
@@ -127,7 +126,7 @@ static bool go_further(struct waiting *waiting)
     } else {
         return false;
     }
-    waiting->since_ms = cli_now_ms();
+    waiting->since_ms = clock_now_ms();
     return true;
 }
 
@@ -296,7 +295,7 @@ static int drain_by(struct waiting *waiting)
 int drain_store_run(const struct drain_store *drain)
 {
     struct waiting waiting = {
-        .drain = drain, .dir = -1, .since_ms = cli_now_ms(), .asking = PTHREAD_MUTEX_INITIALIZER};
+        .drain = drain, .dir = -1, .since_ms = clock_now_ms(), .asking = PTHREAD_MUTEX_INITIALIZER};
     int status;
 
     waiting.asked =

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/governor_round.h"
 
-#include "base/clock.h"
 #include "base/failure.h"
 #include "base/scope.h"
 #include "cli/cli.h"
@@ -177,7 +176,7 @@ static enum governor_round_end round_claim(struct governor_round *round, struct 
 static int round_do(struct governor_round *round, const struct governor_deed *deed)
 {
     const struct governor_place place = {.mount = round->mount->path, .program = round->program};
-    uint64_t begin_ms = cli_now_ms();
+    uint64_t begin_ms = clock_now_ms();
     struct failure failure;
     int error = governor_do(deed, &round->config, &place, &failure);
 
@@ -185,7 +184,7 @@ static int round_do(struct governor_round *round, const struct governor_deed *de
     if (error)
         round_complain(round, failure.text);
     else
-        round_say_done(round, deed, cli_now_ms() - begin_ms);
+        round_say_done(round, deed, clock_now_ms() - begin_ms);
     return error;
 }
 
@@ -194,7 +193,7 @@ static int round_do(struct governor_round *round, const struct governor_deed *de
 static enum governor_round_end round_do_all(struct governor_round *round, size_t count)
 {
     enum governor_round_end end = ROUND_DONE, claim;
-    uint64_t seen_ms = cli_now_ms();
+    uint64_t seen_ms = clock_now_ms();
     struct failure failure;
     bool is_done = true;
 
@@ -203,7 +202,7 @@ static enum governor_round_end round_do_all(struct governor_round *round, size_t
 
         if (deed->kind == GOVERNOR_REPORT || (deed->follows && !is_done))
             continue;
-        if (!deed->follows && cli_now_ms() - seen_ms > round->config.interval_ms)
+        if (!deed->follows && clock_now_ms() - seen_ms > round->config.interval_ms)
             return end == ROUND_DONE ? ROUND_STALE : end;
         claim = round_claim(round, &failure); /* the last deed may have taken minutes */
         if (claim != ROUND_DONE) {

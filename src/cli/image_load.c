@@ -193,7 +193,7 @@ static int load_into_store(struct image_load *load)
     if (has)
         return store_say_has_contents(load->request->store, load->contents,
                                       load->request->immutable, load->request->quiet);
-    start_ms = cli_now_ms();
+    start_ms = clock_now_ms();
     if (status == CLI_OK)
         status = load_fill(load);
     else if (!gmsfs_is_connected(load->target.handle))

@@ -43,7 +43,7 @@ static void save_print_failure(const struct image_save *save, int status)
 
 static int save_store(struct image_save *save)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int status = image_save_plan(save);
 
     signals_defer(true);

@@ -335,11 +335,11 @@ static int data_finish(const struct image_save *save)
 
 int image_save_write(struct image_save *save)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     int status = data_fill(save);
 
     if (status == CLI_OK)
         status = data_sync(save);
-    save->copied_ms = cli_now_ms() - start_ms;
+    save->copied_ms = clock_now_ms() - start_ms;
     return status == CLI_OK ? data_finish(save) : status;
 }

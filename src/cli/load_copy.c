@@ -557,11 +557,11 @@ int load_fill_memory(struct load *loads, size_t count)
     int error, status;
 
     copy_plan(&copy);
-    start_us = cli_now_us();
+    start_us = clock_now_us();
     error = copy_run(&copy);
     if (!error)
         error = copy_check(&copy);
-    loads->copied_us = cli_now_us() - start_us;
+    loads->copied_us = clock_now_us() - start_us;
     progress_end_lines(copy.lines, copy.fill.crew_count);
     status = copy_explain(&copy, error);
     copy_free(&copy);

@@ -114,7 +114,7 @@ static int group_fill(struct load_group *group, uint8_t id[16])
         status = load_copy(group->ranks, group->count);
     for (size_t i = 0; status == CLI_OK && i < group->count; i++)
         status = load_put_metadata(&group->ranks[i]);
-    group->ranks->filled_ms = cli_now_ms();
+    group->ranks->filled_ms = clock_now_ms();
     if (status == CLI_OK)
         status = group_commit(group, id);
     return status;
@@ -151,14 +151,14 @@ static int group_into_stores(struct load_group *group)
     uint8_t id[16] = {0};
     int status = group_open(group);
 
-    group->ranks->planned_ms = cli_now_ms();
+    group->ranks->planned_ms = clock_now_ms();
     if (status == CLI_OK)
         status = store_group_connect(&group->stores);
     if (status != CLI_OK)
         return status;
     if (gmsfs_granted_lock(group->stores.handles[0]) == GMSFS_MODE_RO)
         return group_leave_as_is(group);
-    group->ranks->granted_ms = cli_now_ms();
+    group->ranks->granted_ms = clock_now_ms();
     status = group_fill(group, id);
     if (status == CLI_OK)
         group_print_result(group, id);
@@ -176,7 +176,7 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
     struct load asked = *as_asked;
     int status = operands_check(operands, count, "FILE");
 
-    asked.begun_ms = cli_now_ms();
+    asked.begun_ms = clock_now_ms();
     if (status != CLI_OK)
         return status;
     asked.staging = cli_need(staging_new());

@@ -186,7 +186,8 @@ void load_print_bytes(const struct load *load, uint64_t bytes)
     printf("%s (plan %.2f s, lock and memory %.2f s, copy %.2f s, commit %.2f s)\n", total,
            load_seconds(load->begun_ms, load->planned_ms),
            load_seconds(load->planned_ms, load->granted_ms),
-           load_seconds(load->granted_ms, load->filled_ms), load_seconds(load->filled_ms, now_ms));
+           load_seconds(load->granted_ms, load->filled_ms),
+           load_seconds(load->filled_ms, clock_now_ms()));
 }
 
 void load_free(struct load *load)

@@ -240,12 +240,12 @@ static int twins_copy(struct load *loads, size_t count, struct load *first)
 
 int load_copy_twins(struct load *loads, size_t count)
 {
-    uint64_t start_us = cli_now_us();
+    uint64_t start_us = clock_now_us();
     int status = CLI_OK;
 
     for (size_t i = 0; status == CLI_OK && i < count; i++)
         status = twins_copy(loads, count, &loads[i]);
-    loads->copied_us += cli_now_us() - start_us;
+    loads->copied_us += clock_now_us() - start_us;
     return status;
 }
 

@@ -277,7 +277,7 @@ static bool look_wait(struct mount_look *look, uint64_t start_ms)
 
 json_t *mount_look_one(const struct mount *mount)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
     struct mount_look look;
 
     mount_look_start(&look, mount);
@@ -288,7 +288,7 @@ json_t **mount_look(const struct mounts *mounts)
 {
     struct mount_look *looks = cli_need(calloc(mounts->count + 1, sizeof(*looks)));
     json_t **list = cli_need(calloc(mounts->count + 1, sizeof(json_t *)));
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
 
     for (size_t i = 0; i < mounts->count; i++)
         mount_look_start(&looks[i], &mounts->list[i]);

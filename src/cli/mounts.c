@@ -301,7 +301,7 @@ int mounts_has(uint64_t id)
 int mounts_wait_gone(uint64_t id, uint64_t timeout_ms)
 {
     struct pollfd change = {.fd = open(MOUNTINFO, O_RDONLY | O_CLOEXEC), .events = POLLPRI};
-    uint64_t start_ms = cli_now_ms(), left_ms;
+    uint64_t start_ms = clock_now_ms(), left_ms;
     int error;
 
     if (change.fd < 0)

@@ -88,7 +88,7 @@ void progress_begin(struct progress *progress, const char *verb, uint64_t whole_
 {
     *progress = (struct progress){.verb = verb,
                                   .whole_bytes = whole_bytes,
-                                  .start_ms = cli_now_ms(),
+                                  .start_ms = clock_now_ms(),
                                   .width = quiet ? 0 : ui_width(STDERR_FILENO),
                                   .quiet = quiet};
     progress->line_ms = progress->start_ms;
@@ -124,7 +124,7 @@ static void progress_go_up(const struct progress *lines, size_t count)
 
 void progress_show_lines(struct progress *lines, const uint64_t *done_bytes, size_t count)
 {
-    uint64_t now_ms = cli_now_ms();
+    uint64_t now_ms = clock_now_ms();
 
     progress_go_up(lines, count);
     for (size_t i = 0; i < count; i++) {
@@ -143,7 +143,7 @@ uint64_t progress_end_lines(struct progress *lines, size_t count)
     if (lines->drawn)
         fputs("\r\033[J", stderr);
     lines->drawn = false;
-    return cli_now_ms() - lines->start_ms;
+    return clock_now_ms() - lines->start_ms;
 }
 
 void progress_show(struct progress *progress, uint64_t done_bytes)

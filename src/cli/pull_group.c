@@ -234,7 +234,7 @@ static int pull_into_stores(struct pull_group *group)
     uint8_t id[DIGEST_BYTES] = {0};
     bool have, is_committed = false;
     int status = connect_if_other(group, &have);
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
 
     if (have)
         return leave_as_is(group);

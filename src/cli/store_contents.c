@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_contents.h"
 
-#include "base/clock.h"
 #include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_connect.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_place.h"
 
-#include "base/clock.h"
 #include "base/fd_path.h"
 #include "base/hex.h"
 #include "base/scope.h"
@@ -143,7 +142,7 @@ static bool place_makes_spare(int dir, const char *path)
 /* Waits until no move is running, or one to `place`. */
 static int place_wait_rest(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
-    uint64_t start_ms = cli_now_ms(), left_ms = *timeout_ms;
+    uint64_t start_ms = clock_now_ms(), left_ms = *timeout_ms;
     int fd = place_open(dir, path, O_RDONLY), status = CLI_OK, error;
     struct place now;
 
@@ -198,7 +197,7 @@ static int place_write(int dir, const char *path, const char *order, struct plac
 /* Pauses while other waiters are ahead, or room is being made; false after the timeout. */
 static bool place_wait_turn(uint64_t *timeout_ms)
 {
-    uint64_t start_ms = cli_now_ms();
+    uint64_t start_ms = clock_now_ms();
 
     if (*timeout_ms == 0)
         return false;
@@ -245,7 +244,7 @@ static int place_late(const char *path, const struct place *now)
 int store_place_wait(int dir, const char *path, const char *place, bool ordered,
                      uint64_t timeout_ms)
 {
-    uint64_t start_ms = cli_now_ms(), left_ms;
+    uint64_t start_ms = clock_now_ms(), left_ms;
     int fd = place_open(dir, path, O_RDONLY), status = CLI_OK, error;
     struct place now;
 

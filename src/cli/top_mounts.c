@@ -6,7 +6,6 @@
 #include "cli/status.h"
 #include "cli/top_view.h"
 
-#include "base/clock.h"
 #include "base/scope.h"
 
 #include <errno.h>
@@ -85,7 +84,7 @@ static void show_silence(struct top_mounts *mounts, size_t number)
 static void end_look(struct top_mounts *mounts, size_t number)
 {
     struct watched *watched = mounts->list[number];
-    uint64_t now_ms = cli_now_ms(), took_ms = now_ms - watched->began_ms;
+    uint64_t now_ms = clock_now_ms(), took_ms = now_ms - watched->began_ms;
     json_t *look = mount_look_end(&watched->look, &watched->mount, true);
     SCOPED_FREE char *absent = NULL;
 
@@ -111,7 +110,7 @@ static uint64_t get_silent_ms(const struct watched *watched)
 static bool turn_watched(struct top_mounts *mounts, size_t number)
 {
     struct watched *watched = mounts->list[number];
-    uint64_t now_ms = cli_now_ms();
+    uint64_t now_ms = clock_now_ms();
 
     if (watched->is_looking) {
         if (watched->is_silent || now_ms < get_silent_ms(watched))
@@ -294,9 +293,9 @@ static bool turn_list(struct top_mounts *mounts)
     bool changed;
     char text[512];
 
-    if (cli_now_ms() < mounts->due_ms)
+    if (clock_now_ms() < mounts->due_ms)
         return false;
-    mounts->due_ms = cli_now_ms() + mounts->delay_ms;
+    mounts->due_ms = clock_now_ms() + mounts->delay_ms;
     if (read_mounts(mounts, &changed, &missing) == 0 && changed && missing) {
         snprintf(text, sizeof(text), "%.400s: it was unmounted", missing);
         top_set_message(mounts->top, text, true);
@@ -321,7 +320,7 @@ void top_mounts_hurry(struct top_mounts *mounts)
 
 int top_mounts_left_ms(const struct top_mounts *mounts)
 {
-    uint64_t now_ms = cli_now_ms(), next_ms = mounts->due_ms;
+    uint64_t now_ms = clock_now_ms(), next_ms = mounts->due_ms;
 
     for (size_t i = 0; i < mounts->count; i++) {
         const struct watched *watched = mounts->list[i];

@@ -10,7 +10,6 @@
  * (web_start.c).
  */
 #include "base/child.h"
-#include "base/clock.h"
 #include "base/file_io.h"
 #include "base/scope.h"
 #include "cli/cli.h"
