@@ -14,11 +14,9 @@
 static const char usage[] =
     "Usage: gmsfs clear-suspect [-q] STORE|MOUNT...\n"
     "\n"
-    "After an error of the GPU (its file 'device' names it) the bytes of stores may be damaged, "
-    "and\n"
-    "they admit no new readers until they are freed and loaded again. This lets readers in all "
-    "the\n"
-    "same: into one store, or all of a mount.\n";
+    "After an error of the GPU (its file 'device' names it) the bytes of stores may be damaged,\n"
+    "and they admit no new readers until they are freed and loaded again. This lets readers in\n"
+    "all the same: into one store, or all of a mount.\n";
 
 static const char ending[] =
     "Exit status: 0 done, also where nothing was suspect; 1 failure; 2 usage; 4 done, but\n"

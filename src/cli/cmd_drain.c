@@ -36,23 +36,21 @@ static const char usage[] =
     "                   STORE\n"
     "       gmsfs drain --undo MOUNT|STORE\n"
     "\n"
-    "Empties a mount: grants no new sessions, refuses waiting requests, waits for the sessions to\n"
-    "end, and then DISCARDS the committed bytes of every store, until the device holds nothing.\n"
-    "Save them to files before with 'gmsfs save'. The mount stays drained until --undo or the\n"
-    "unmount. After a signal or the timeout the mount serves again, with the bytes that it still\n"
-    "has.\n"
+    "Empties a mount: grants no new sessions, refuses waiting requests, waits for the sessions\n"
+    "to end, and then DISCARDS the committed bytes of every store, until the device holds\n"
+    "nothing. Save them to files before with 'gmsfs save'. The mount stays drained until --undo\n"
+    "or the unmount. After a signal or the timeout the mount serves again, with the bytes that\n"
+    "it still has.\n"
     "\n"
     "Discards nothing of a STORE: new requests wait, holders are told to leave ('info' and\n"
     "'events' give the deadline), and the command waits until no session holds it. Then COMMAND\n"
-    "runs, which must not take its lock, or the store moves as --then says. When gmsfs drain "
-    "ends,\n"
-    "for any reason, the store is open again, and its waiters go on.\n";
+    "runs, which must not take its lock, or the store moves as --then says. When gmsfs drain\n"
+    "ends, for any reason, the store is open again, and its waiters go on.\n";
 
 static const char ending[] =
-    "Exit status: 0 the device holds nothing, or no session holds the store, or it is where "
-    "--then\n"
-    "says, or that of COMMAND; 1 failure; 2 usage; 3 sessions were left when the time was over;\n"
-    "4 done, but that could not be reported; 128 + N stopped by signal N.\n";
+    "Exit status: 0 the device holds nothing, or no session holds the store, or it is where\n"
+    "--then says, or that of COMMAND; 1 failure; 2 usage; 3 sessions were left when the time was\n"
+    "over; 4 done, but that could not be reported; 128 + N stopped by signal N.\n";
 
 static int drain_explain_busy(const struct mount *mount)
 {

@@ -13,9 +13,8 @@
 static const char usage[] =
     "Usage: gmsfs journal [--replay] MOUNT|FILE\n"
     "\n"
-    "Prints the journal of a mount, from which the next worker restores the state: the\n"
-    "state that it begins with, then every record and answer since. FILE is a copy that the "
-    "daemon\n"
+    "Prints the journal of a mount, from which the next worker restores the state: the state\n"
+    "that it begins with, then every record and answer since. FILE is a copy that the daemon\n"
     "kept when a mount ended by a failure (mount option keep_journal=DIR).\n";
 
 static const char ending[] =

@@ -14,9 +14,8 @@
 static const char promote_usage[] =
     "Usage: gmsfs promote [-aq] [--timeout S] STORE...\n"
     "\n"
-    "Brings the bytes of stores to the device, all at once, and waits until they are there. "
-    "Opening\n"
-    "a store's lock does the same; this command does it ahead.\n";
+    "Brings the bytes of stores to the device, all at once, and waits until they are there.\n"
+    "Opening a store's lock does the same; this command does it ahead.\n";
 
 static const char demote_usage[] =
     "Usage: gmsfs demote [-aq] [--to host|disk|none] [--timeout S] STORE...\n"

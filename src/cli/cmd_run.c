@@ -41,15 +41,13 @@ static const char usage[] =
 
 static const char ending[] =
     "COMMAND finds in its environment: GMSFS_STORE, the store's path; GMSFS_MODE, RW, RW_DATA or\n"
-    "RO; and GMSFS_SESSION, the session's token, with which others can join it. Signals are "
-    "passed\n"
-    "on. If the caller is in a session of the store already, COMMAND joins that session, and its\n"
-    "owner commits.\n"
+    "RO; and GMSFS_SESSION, the session's token, with which others can join it. Signals are\n"
+    "passed on. If the caller is in a session of the store already, COMMAND joins that session,\n"
+    "and its owner commits.\n"
     "\n"
-    "Exit status: that of COMMAND, or 128 + N when signal N ended it; 1 failure, as a commit that\n"
-    "was refused; 2 usage; 3 the lock was not free in time; 4 COMMAND succeeded, but that could "
-    "not\n"
-    "be reported; 126 COMMAND cannot be run; 127 there is no such COMMAND.\n";
+    "Exit status: that of COMMAND, or 128 + N when signal N ended it; 1 failure, as a commit\n"
+    "that was refused; 2 usage; 3 the lock was not free in time; 4 COMMAND succeeded, but that\n"
+    "could not be reported; 126 COMMAND cannot be run; 127 there is no such COMMAND.\n";
 
 struct run {
     char *store;      /* absolute */

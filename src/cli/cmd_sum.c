@@ -29,11 +29,9 @@ static const char usage[] =
     "       gmsfs sum --id [--timeout S] [-q] STORE\n"
     "\n"
     "Holds the reader's lock and prints the XXH3-128 of every tensor in a store, or of every\n"
-    "allocation where the store has no tensors: HASH, two spaces and the name, as xxhsum -H2 "
-    "prints\n"
-    "for a file of the same bytes. --id prints the id of the contents: the same for the same "
-    "bytes\n"
-    "in the same structure, on any machine and under any names.\n";
+    "allocation where the store has no tensors: HASH, two spaces and the name, as xxhsum -H2\n"
+    "prints for a file of the same bytes. --id prints the id of the contents: the same for the\n"
+    "same bytes in the same structure, on any machine and under any names.\n";
 
 static const char ending[] =
     "Exit status: 0 done; 1 failure; 2 usage; 3 the lock was not free in time.\n";

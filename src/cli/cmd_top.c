@@ -22,10 +22,9 @@ static const char usage[] =
     "Usage: gmsfs top [-d SECONDS] [MOUNT...]\n"
     "\n"
     "Shows the gmsfs mounts of this machine, or those named, on a terminal until 'q': memory by\n"
-    "tiers, stores, the holders and waiters of the chosen store, moves, events. Keys sort, "
-    "filter,\n"
-    "and, after a question, revoke, promote, demote and drain. Takes no lock. For pipes and files\n"
-    "there is 'gmsfs status --watch'.\n";
+    "tiers, stores, the holders and waiters of the chosen store, moves, events. Keys sort,\n"
+    "filter, and, after a question, revoke, promote, demote and drain. Takes no lock. For pipes\n"
+    "and files there is 'gmsfs status --watch'.\n";
 
 static const char ending[] =
     "Exit status: 0 after 'q'; 1 failure, such as no terminal; 2 usage. A signal ends it.\n"

@@ -22,10 +22,9 @@ static const char usage[] =
     "Usage: gmsfs upgrade MOUNT...\n"
     "\n"
     "Replaces the worker of each mount by the gmsfs that is now installed at the daemon's path.\n"
-    "Clients keep locks, open files and memory, and see a pause of some milliseconds. A gmsfs "
-    "that\n"
-    "cannot take over the mount's state is refused beforehand; if the new worker does not serve,\n"
-    "the old one comes back. For root and the mounting user.\n"
+    "Clients keep locks, open files and memory, and see a pause of some milliseconds. A gmsfs\n"
+    "that cannot take over the mount's state is refused beforehand; if the new worker does not\n"
+    "serve, the old one comes back. For root and the mounting user.\n"
     "\n"
     "The keeper, the process behind the worker, stays the old one: 'gmsfs mount --takeover'\n"
     "replaces it too.\n";

@@ -32,9 +32,8 @@ static const char usage[] =
     "       gmsfs verify --id ID [--timeout S] [-q] STORE\n"
     "\n"
     "Holds the reader's lock and compares every tensor of the files with the store: its\n"
-    "description and all its bytes. Names each difference; tensors of the store that are in none "
-    "of\n"
-    "the files are counted and allowed. Where the store keeps files (load --files), these are\n"
+    "description and all its bytes. Names each difference; tensors of the store that are in none\n"
+    "of the files are counted and allowed. Where the store keeps files (load --files), these are\n"
     "compared, byte for byte. --id compares the id of the contents (gmsfs sum --id) instead.\n";
 
 static const char ending[] =

@@ -26,9 +26,8 @@ static const char usage[] =
     "Usage: gmsfs web [OPTION...] [NAME=]MOUNT...\n"
     "\n"
     "Serves mounts over HTTP, read-only: writes a configuration for nginx and becomes it. The\n"
-    "store weights of a mount is at http://ADDRESS:PORT/NAME/weights/; NAME is the last part of "
-    "the\n"
-    "mount's path where none is given. In the foreground, until SIGTERM ends it.\n";
+    "store weights of a mount is at http://ADDRESS:PORT/NAME/weights/; NAME is the last part of\n"
+    "the mount's path where none is given. In the foreground, until SIGTERM ends it.\n";
 
 static const char ending[] = "Exit status: that of nginx, 0 after SIGTERM; 1 failure; 2 usage.\n"
                              "\n"
