@@ -8,8 +8,8 @@
 #include "cli/store_connect.h"
 #include "cli/store_contents.h"
 #include "cli/store_group.h"
-#include "cli/store_memory.h"
 #include "cli/store_make.h"
+#include "cli/store_memory.h"
 #include "cli/store_source.h"
 
 #include <errno.h>
