@@ -24,7 +24,6 @@ enum cli_status {
     CLI_USAGE = 2,      /* the command line makes no sense */
     CLI_TIMEOUT = 3,    /* the lock was not free, or the state was not reached, in time */
     CLI_UNREPORTED = 4, /* done for good, but not reported; only output_end() returns it */
-    CLI_HELPED = 256,   /* --help was given, so nothing more to do; main() makes it CLI_OK */
 };
 
 #define CLI_SIGNALED 128 /* plus the number of the signal that ended it, as in shells */
@@ -32,14 +31,14 @@ enum cli_status {
 #define CLI_FOREVER UINT64_MAX
 
 /*
- * An option. take() parses its value into offset `at` of the command's values; on failure it
- * prints the error and returns CLI_USAGE. `name` is as on the command line: "--timeout".
+ * An option. take() parses its value into offset `at` of the command's values, or ends the
+ * process by cli_usage_error(). `name` is as on the command line: "--timeout".
  */
 struct cli_option {
     const char *name;
     char letter;       /* the short one; 0: none */
     const char *value; /* its value's name in the help; NULL: no value; "[=...]": optional */
-    int (*take)(const char *name, const char *text, void *at);
+    void (*take)(const char *name, const char *text, void *at);
     size_t at;
     const char *help; /* lines; a row without a name is a heading, without a help the end */
 };
@@ -51,6 +50,7 @@ struct cli_command {
     const char *usage;
     const struct cli_option *options; /* NULL: --help alone */
     const char *ending;               /* NULL: none */
+    void (*help)(void);               /* prints what follows; NULL: nothing */
     int least, most;                  /* operands; most 0: no bound */
     const char *needs;                /* error text for another number of operands */
     bool is_prefix;                   /* options end with the first operand */
@@ -85,22 +85,24 @@ extern const struct cli_command cmd_web;
 
 /* The command that runs: its name begins every error. Set by main() alone. */
 void cli_set_command(const struct cli_command *command);
+const struct cli_command *cli_get_command(void);
 
 /* "gmsfs COMMAND: ..." and a newline on stderr; control characters are made harmless. Returns
  * CLI_FAILURE. */
 int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same with a hint at --help; returns CLI_USAGE. */
-int cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same with a hint at --help; ends the process with CLI_USAGE. For the command line, before
+ * anything that has to be undone. */
+_Noreturn void cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Prints the text of --help; returns CLI_HELPED. */
-int cli_help(void);
+/* Prints the text of --help, and ends the process. */
+_Noreturn void cli_help(void);
 
 /*
  * Reads the options of the command that runs into its values, and counts its operands, which begin
- * at argv[optind]. CLI_OK, CLI_USAGE after the error has been printed, or CLI_HELPED.
+ * at argv[optind]. Ends the process after an error, and after --help.
  */
-int cli_parse(int argc, char **argv, void *values);
+void cli_parse(int argc, char **argv, void *values);
 
 /* True if cli_parse() found the option, a row of the command's table. */
 bool cli_was_given(const struct cli_option *option);
@@ -122,17 +124,17 @@ char *cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *cli_vformat(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
 /* Parse values of options, for cli_option.take. */
-int cli_take_flag(const char *name, const char *text, void *at);    /* bool */
-int cli_take_text(const char *name, const char *text, void *at);    /* const char * */
-int cli_take_size(const char *name, const char *text, void *at);    /* uint64_t, bytes */
-int cli_take_number(const char *name, const char *text, void *at);  /* uint64_t, to INT64_MAX */
-int cli_take_threads(const char *name, const char *text, void *at); /* uint64_t */
-int cli_take_direct(const char *name, const char *text, void *at);  /* enum direct_use */
+void cli_take_flag(const char *name, const char *text, void *at);    /* bool */
+void cli_take_text(const char *name, const char *text, void *at);    /* const char * */
+void cli_take_size(const char *name, const char *text, void *at);    /* uint64_t, bytes */
+void cli_take_number(const char *name, const char *text, void *at);  /* uint64_t, to INT64_MAX */
+void cli_take_threads(const char *name, const char *text, void *at); /* uint64_t */
+void cli_take_direct(const char *name, const char *text, void *at);  /* enum direct_use */
 /* uint64_t, milliseconds: of seconds, perhaps with a fraction; 0 means not to wait at all. */
-int cli_take_timeout(const char *name, const char *text, void *at);
+void cli_take_timeout(const char *name, const char *text, void *at);
 /* Parses a number from min to max. */
-int cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t max,
-                    uint64_t *value);
+void cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t max,
+                     uint64_t *value);
 
 /* Rows that several commands share: `member` of the values, which are a `type`. */
 /* clang-format off */

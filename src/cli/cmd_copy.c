@@ -37,16 +37,14 @@ static const struct cli_option options[] = {
 static int copy_run(int argc, char **argv)
 {
     struct copy_request request = {.timeout_ms = CLI_FOREVER};
-    int status = cli_parse(argc, argv, &request);
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &request);
     request.from = argv[optind];
     request.to = (const char *const *)argv + optind + 1;
     request.count = (size_t)(argc - optind - 1);
     if (request.count > GMSFS_GROUP_MAX)
-        return cli_usage_error("%zu stores are given; one copy fills at most %u", request.count,
-                               GMSFS_GROUP_MAX);
+        cli_usage_error("%zu stores are given; one copy fills at most %u", request.count,
+                        GMSFS_GROUP_MAX);
     signals_install("\ngmsfs copy: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     return copy_store(&request);

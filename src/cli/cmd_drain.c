@@ -228,8 +228,7 @@ static int drain_path(struct drain_store *drain)
     if (!mount)
         drain->mount = mounts_find(&mounts, drain->path, true);
     if (mount && (drain->kill || drain->command || drain->then))
-        return cli_usage_error("%s is a mount; --kill, --then and COMMAND are for a store",
-                               drain->path);
+        cli_usage_error("%s is a mount; --kill, --then and COMMAND are for a store", drain->path);
     if (mount)
         return drain_mount(drain, mount);
     if (drain->mount)
@@ -248,20 +247,19 @@ static int drain_count_behind(int argc, char **argv)
 }
 
 /* Refuses options that exclude each other. */
-static int drain_check(const struct drain_store *drain)
+static void drain_check(const struct drain_store *drain)
 {
     if (drain->undo && (drain->revoke || drain->kill || drain->command || drain->then ||
                         drain->to || drain->timeout_ms != CLI_FOREVER))
-        return cli_usage_error("--undo goes alone");
+        cli_usage_error("--undo goes alone");
     if (drain->then && strcmp(drain->then, "demote") != 0 && strcmp(drain->then, "none") != 0)
-        return cli_usage_error("--then is demote or none, not '%s'", drain->then);
+        cli_usage_error("--then is demote or none, not '%s'", drain->then);
     if (drain->to && (!drain->then || strcmp(drain->then, "demote") != 0))
-        return cli_usage_error("--to goes with --then demote");
+        cli_usage_error("--to goes with --then demote");
     if (drain->to && strcmp(drain->to, "host") != 0 && strcmp(drain->to, "disk") != 0)
-        return cli_usage_error("--to is host or disk, not '%s'", drain->to);
+        cli_usage_error("--to is host or disk, not '%s'", drain->to);
     if (drain->then && drain->command)
-        return cli_usage_error("--then and COMMAND do not go together: COMMAND can move the store");
-    return CLI_OK;
+        cli_usage_error("--then and COMMAND do not go together: COMMAND can move the store");
 }
 
 static const struct cli_option options[] = {
@@ -287,18 +285,17 @@ static const struct cli_option options[] = {
 static int drain_run(int argc, char **argv)
 {
     struct drain_store drain = {.timeout_ms = CLI_FOREVER};
-    int behind = drain_count_behind(argc, argv), status = cli_parse(argc, argv, &drain);
+    int behind = drain_count_behind(argc, argv);
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &drain);
     if (argc - optind - behind > 1)
-        return cli_usage_error("one MOUNT or STORE at a time; a COMMAND stands behind '--'");
+        cli_usage_error("one MOUNT or STORE at a time; a COMMAND stands behind '--'");
     drain.path = argv[optind];
     drain.command = argc - optind > 1 ? argv + optind + 1 : NULL;
-    status = drain_check(&drain);
+    drain_check(&drain);
     if (drain.then && strcmp(drain.then, "demote") == 0)
         drain.then = drain.to ? drain.to : "host";
-    return status == CLI_OK ? drain_path(&drain) : status;
+    return drain_path(&drain);
 }
 
 const struct cli_command cmd_drain = {

@@ -46,7 +46,7 @@ struct fence {
 
 /* ---- tokens: UUIDs, as GMS writes them ------------------------------------------------------ */
 
-static int fence_parse(const char *option, const char *text, uint8_t token[GMSFS_TOKEN_BYTES])
+static void fence_parse(const char *option, const char *text, uint8_t token[GMSFS_TOKEN_BYTES])
 {
     char digits[GMSFS_TOKEN_TEXT_BYTES], again[HEX_UUID_TEXT_BYTES];
     size_t used = 0;
@@ -59,10 +59,9 @@ static int fence_parse(const char *option, const char *text, uint8_t token[GMSFS
     if (gmsfs_token_parse(digits, token) == 0) {
         hex_format_uuid(token, again);
         if (strcasecmp(again, text) == 0)
-            return CLI_OK;
+            return;
     }
-    return cli_usage_error("%s: '%s' is no token: 'gmsfs fence --status MOUNT' prints it", option,
-                           text);
+    cli_usage_error("%s: '%s' is no token: 'gmsfs fence --status MOUNT' prints it", option, text);
 }
 
 /* ---- errors --------------------------------------------------------------------------------- */
@@ -169,16 +168,17 @@ static int fence_path(struct fence *fence, char *path)
     return fence_mount(fence);
 }
 
-static int fence_take(const char *name, const char *text, void *at)
+static void fence_take(const char *name, const char *text, void *at)
 {
     struct fence *fence = at;
 
     if (fence->op != GMSFS_FDS_FENCE)
-        return cli_usage_error("--abort, --complete and --status go alone");
+        cli_usage_error("--abort, --complete and --status go alone");
     fence->op = strcmp(name, "--abort") == 0      ? GMSFS_FDS_FENCE_ABORT
                 : strcmp(name, "--complete") == 0 ? GMSFS_FDS_FENCE_COMPLETE
                                                   : GMSFS_FDS_FENCE_STATUS;
-    return text ? fence_parse(name, text, fence->token) : CLI_OK;
+    if (text)
+        fence_parse(name, text, fence->token);
 }
 
 static const struct cli_option options[] = {
@@ -193,9 +193,9 @@ static const struct cli_option options[] = {
 static int fence_run(int argc, char **argv)
 {
     struct fence fence = {.op = GMSFS_FDS_FENCE};
-    int status = cli_parse(argc, argv, &fence);
 
-    return status == CLI_OK ? fence_path(&fence, argv[optind]) : status;
+    cli_parse(argc, argv, &fence);
+    return fence_path(&fence, argv[optind]);
 }
 
 const struct cli_command cmd_fence = {

@@ -229,9 +229,9 @@ static const struct cli_option options[] = {
 static int governor_run(int argc, char **argv)
 {
     struct governor governor = {.file = DEFAULT_FILE, .round.lock = -1};
-    int status = cli_parse(argc, argv, &governor);
 
-    return status == CLI_OK ? governor_at(&governor, argv[optind]) : status;
+    cli_parse(argc, argv, &governor);
+    return governor_at(&governor, argv[optind]);
 }
 
 const struct cli_command cmd_governor = {

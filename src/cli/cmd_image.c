@@ -44,18 +44,15 @@ static const struct image_verb *image_find_verb(const char *name)
     return NULL;
 }
 
-static int image_take_after(const char *name, const char *text, void *at)
+static void image_take_after(const char *name, const char *text, void *at)
 {
-    uint64_t *first = at;
-    int status = cli_take_number(name, text, first);
-
-    (*first)++;
-    return status;
+    cli_take_number(name, text, at);
+    ++*(uint64_t *)at;
 }
 
-static int image_take_limit(const char *name, const char *text, void *at)
+static void image_take_limit(const char *name, const char *text, void *at)
 {
-    return cli_parse_count(name, text, 1, INT64_MAX, at);
+    cli_parse_count(name, text, 1, INT64_MAX, at);
 }
 
 static const struct cli_option options[] = {
@@ -113,40 +110,35 @@ static const char *image_find_foreign(const struct image_verb *verb)
     return NULL;
 }
 
-static int image_parse_words(int argc, char **argv, struct image_request *request,
-                             const struct image_verb **verb)
+static const struct image_verb *image_parse_words(int argc, char **argv,
+                                                  struct image_request *request)
 {
+    const struct image_verb *verb = optind < argc ? image_find_verb(argv[optind]) : NULL;
     const char *foreign;
 
-    *verb = optind < argc ? image_find_verb(argv[optind]) : NULL;
-    if (!*verb)
-        return cli_usage_error("one of save, load and ls is needed");
-    foreign = image_find_foreign(*verb);
+    if (!verb)
+        cli_usage_error("one of save, load and ls is needed");
+    foreign = image_find_foreign(verb);
     if (foreign)
-        return cli_usage_error("%s does not go with %s", foreign, (*verb)->name);
-    if (argc - optind - 1 != (*verb)->operands)
-        return cli_usage_error("%s after '%s'",
-                               (*verb)->operands == 2 ? "a STORE and a DIR are needed"
-                                                      : "one DIR is needed",
-                               (*verb)->name);
+        cli_usage_error("%s does not go with %s", foreign, verb->name);
+    if (argc - optind - 1 != verb->operands)
+        cli_usage_error("%s after '%s'",
+                        verb->operands == 2 ? "a STORE and a DIR are needed" : "one DIR is needed",
+                        verb->name);
     if (request->force && request->resume)
-        return cli_usage_error(
-            "--force replaces an image, and --resume finishes one: give one of them");
-    if ((*verb)->operands == 2)
+        cli_usage_error("--force replaces an image, and --resume finishes one: give one of them");
+    if (verb->operands == 2)
         request->store = argv[optind + 1];
-    request->path = argv[optind + (*verb)->operands];
-    return CLI_OK;
+    request->path = argv[optind + verb->operands];
+    return verb;
 }
 
 static int image_run(int argc, char **argv)
 {
     struct image_request request = {.timeout_ms = CLI_FOREVER, .most = UINT64_MAX};
-    const struct image_verb *verb;
-    int status = cli_parse(argc, argv, &request);
 
-    if (status == CLI_OK)
-        status = image_parse_words(argc, argv, &request, &verb);
-    return status == CLI_OK ? verb->run(&request) : status;
+    cli_parse(argc, argv, &request);
+    return image_parse_words(argc, argv, &request)->run(&request);
 }
 
 const struct cli_command cmd_image = {

@@ -56,12 +56,11 @@ static int journal_run(int argc, char **argv)
 {
     struct failure failure = {.text = ""};
     bool replays = false;
-    int pid, status = cli_parse(argc, argv, &replays);
+    int pid;
 
-    if (status == CLI_OK)
-        status = find_process(argv[optind], &pid);
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &replays);
+    if (find_process(argv[optind], &pid) != CLI_OK)
+        return CLI_FAILURE;
     if (daemon_show_journal(pid ? NULL : argv[optind], pid, replays, stdout, &failure) == 0)
         return CLI_OK;
     return cli_error("%s: %s", argv[optind], failure.text);

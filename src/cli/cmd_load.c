@@ -3,6 +3,7 @@
 #include "cli/load.h"
 
 #include "base/timeline.h"
+#include "cli/operands.h"
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
@@ -208,17 +209,18 @@ static int load_run(int argc, char **argv)
 {
     struct load_choice choice = {.load.timeout_ms = CLI_FOREVER};
     struct load *load = &choice.load;
-    int status = cli_parse(argc, argv, &choice);
+    int status = CLI_OK;
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &choice);
     if (load->keeps_files && (choice.is_group || load->chunk_bytes))
-        return cli_usage_error("--files goes with neither --group nor --chunk");
+        cli_usage_error("--files goes with neither --group nor --chunk");
     load->immutable |= load->keeps_files;
     if (choice.force && !choice.is_group)
-        return cli_usage_error("--force is for --group: a store alone is always loaded anew");
+        cli_usage_error("--force is for --group: a store alone is always loaded anew");
     if (argc - optind < 2 && !choice.is_group)
-        return cli_usage_error("a STORE and the files of one model are needed");
+        cli_usage_error("a STORE and the files of one model are needed");
+    if (choice.is_group)
+        operands_check(argv + optind, (size_t)(argc - optind), "FILE");
     if (choice.trace)
         status = start_trace(choice.trace);
     if (status == CLI_OK)

@@ -60,15 +60,14 @@ static int log_run(int argc, char **argv)
     const struct mount *mount;
     SCOPED_MOUNTS struct mounts mounts = {0};
     uint32_t batch = 0;
-    int status = cli_parse(argc, argv, NULL);
+    int status;
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, NULL);
     if (optind + 1 < argc) {
         const char *wanted = argv[optind + 1];
         enum log_level parsed;
         if (log_parse_level(wanted, &parsed) != 0)
-            return cli_usage_error("unknown level '%s'; use error, warning, info or debug", wanted);
+            cli_usage_error("unknown level '%s'; use error, warning, info or debug", wanted);
         batch = (uint32_t)parsed + 1;
     }
     status = mounts_open_at(argv[optind], &mounts, &mount);

@@ -230,9 +230,9 @@ static const struct cli_option options[] = {
 static int ls_run(int argc, char **argv)
 {
     bool as_json = false;
-    int status = cli_parse(argc, argv, &as_json);
 
-    return status == CLI_OK ? ls_store(argv[optind], as_json) : status;
+    cli_parse(argc, argv, &as_json);
+    return ls_store(argv[optind], as_json);
 }
 
 const struct cli_command cmd_ls = {

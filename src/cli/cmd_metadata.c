@@ -323,9 +323,9 @@ static int metadata_do(const struct metadata_verb *verb, const struct metadata *
     int status;
 
     if (verb->run != metadata_list && key_name_encode(metadata->key, name) != 0)
-        return cli_usage_error("the key '%.300s' cannot be one: it takes 1 to %u bytes (/, %% and "
-                               "a leading . count as three)",
-                               metadata->key, GMSFS_NAME_MAX);
+        cli_usage_error("the key '%.300s' cannot be one: it takes 1 to %u bytes (/, %% and "
+                        "a leading . count as three)",
+                        metadata->key, GMSFS_NAME_MAX);
     if (store_open(metadata->store, &handle) != 0)
         return CLI_FAILURE;
     status = verb->run(metadata, handle);
@@ -345,19 +345,18 @@ static int metadata_run(int argc, char **argv)
 {
     struct metadata metadata = {.offset = OFFSET_NONE};
     const struct metadata_verb *verb;
-    int status = cli_parse(argc, argv, &metadata), operands = argc - optind - 1;
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &metadata);
+    int operands = argc - optind - 1;
     verb = optind < argc ? metadata_find_verb(argv[optind]) : NULL;
     if (!verb)
-        return cli_usage_error("one of put, get, rm and ls is needed");
+        cli_usage_error("one of put, get, rm and ls is needed");
     if (operands < verb->min || operands > verb->max)
-        return cli_usage_error("wrong number of words after '%s'", verb->name);
+        cli_usage_error("wrong number of words after '%s'", verb->name);
     if (verb->run != metadata_put && (metadata.allocation || metadata.offset != OFFSET_NONE))
-        return cli_usage_error("--allocation and --offset go with put alone");
+        cli_usage_error("--allocation and --offset go with put alone");
     if (metadata.offset != OFFSET_NONE && !metadata.allocation)
-        return cli_usage_error("--offset needs --allocation");
+        cli_usage_error("--offset needs --allocation");
     if (metadata.offset == OFFSET_NONE)
         metadata.offset = 0;
     metadata.store = argv[optind + 1];

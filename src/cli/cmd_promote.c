@@ -84,14 +84,15 @@ static int promote_check_stores(char **paths, size_t count)
     return status;
 }
 
-static int demote_take_place(const char *name, const char *text, void *at)
+static void demote_take_place(const char *name, const char *text, void *at)
 {
     static const char *const places[] = {"host", "disk", "none"};
 
+    *(const char **)at = text;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
         if (strcmp(text, places[i]) == 0)
-            return cli_take_text(name, text, at);
-    return cli_usage_error("%s is host, disk or none, not '%s'", name, text);
+            return;
+    cli_usage_error("%s is host, disk or none, not '%s'", name, text);
 }
 
 /* clang-format off */
@@ -121,12 +122,10 @@ static const struct cli_option demote_options[] = {
 static int promote_go(int argc, char **argv, const char *place, const char *before_signal)
 {
     struct promote promote = {.place = place, .timeout_ms = CLI_FOREVER};
-    int status = cli_parse(argc, argv, &promote);
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &promote);
     signals_install(before_signal, "; moves that had begun go on\n");
-    status = promote_check_stores(argv + optind, (size_t)(argc - optind));
+    int status = promote_check_stores(argv + optind, (size_t)(argc - optind));
     return status == CLI_OK ? promote_stores(&promote, argv + optind, (size_t)(argc - optind))
                             : status;
 }

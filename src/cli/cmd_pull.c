@@ -81,19 +81,19 @@ static const struct cli_option options[] = {
 static int pull_run(int argc, char **argv)
 {
     struct pull pull = {.request = {.timeout_ms = CLI_FOREVER, .realign = true}};
-    int status = cli_parse(argc, argv, &pull);
+    int status;
 
-    if (status == CLI_OK && pull.id_text)
+    cli_parse(argc, argv, &pull);
+    if (pull.id_text)
         (void)pieces_parse_id(pull.id_text, pull.id); /* store_take_id() has checked it */
-    if (status == CLI_OK && !pull.cert != !pull.key)
-        status = cli_usage_error("--tls-cert and --tls-key go together");
-    if (status == CLI_OK && pull.is_group && pull.id_text)
-        status = cli_usage_error("--id is of one store, so not for --group");
-    if (status == CLI_OK && !pull.is_group && argc - optind < 2)
-        status = cli_usage_error("%s", cmd_pull.needs);
-    if (status == CLI_OK)
-        status = pull.is_group ? pull_group(&pull, argv + optind, (size_t)(argc - optind))
-                               : pull_do(&pull, argv + optind, argc - optind);
+    if (!pull.cert != !pull.key)
+        cli_usage_error("--tls-cert and --tls-key go together");
+    if (pull.is_group && pull.id_text)
+        cli_usage_error("--id is of one store, so not for --group");
+    if (!pull.is_group && argc - optind < 2)
+        cli_usage_error("%s", cmd_pull.needs);
+    status = pull.is_group ? pull_group(&pull, argv + optind, (size_t)(argc - optind))
+                           : pull_do(&pull, argv + optind, argc - optind);
     pull_free_urls(&pull);
     return status;
 }

@@ -418,22 +418,20 @@ static int run_do(struct run *run)
 
 /* ---- the command line ---------------------------------------------------------------------- */
 
-static int run_take_mode(const char *name, const char *text, void *at)
+static void run_take_mode(const char *name, const char *text, void *at)
 {
     char *mode = at, letter = name[strlen("--")];
 
     (void)text;
     if (*mode && *mode != letter)
-        return cli_usage_error("-%c and -%c exclude each other", *mode, letter);
+        cli_usage_error("-%c and -%c exclude each other", *mode, letter);
     *mode = letter;
-    return CLI_OK;
 }
 
-static int run_take_nonblock(const char *name, const char *text, void *at)
+static void run_take_nonblock(const char *name, const char *text, void *at)
 {
     (void)name, (void)text;
     *(uint64_t *)at = 0;
-    return CLI_OK;
 }
 
 static const struct cli_option options[] = {
@@ -459,10 +457,9 @@ static const struct cli_option options[] = {
 static int run_run(int argc, char **argv)
 {
     struct run run = {.timeout_ms = CLI_FOREVER, .fd = -1};
-    int status = cli_parse(argc, argv, &run), at;
+    int status, at;
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &run);
     run.file = run.mode == 'a' ? "auto" : run.mode == 'd' ? "data" : "lock";
     run.flags = (run.mode == 0 || run.mode == 'r' ? O_RDONLY : O_RDWR) | O_CLOEXEC;
     at = optind;
@@ -471,7 +468,7 @@ static int run_run(int argc, char **argv)
     else
         run.command = argv + at + 1;
     if (at >= argc || run.command >= argv + argc)
-        return cli_usage_error("a STORE and a COMMAND are needed");
+        cli_usage_error("a STORE and a COMMAND are needed");
     run.store = realpath(argv[at], NULL);
     if (!run.store)
         run.store = cli_need(strdup(argv[at])); /* opening it will explain the error */

@@ -93,14 +93,14 @@ static bool save_ends_with(const char *name, const char *suffix)
     return length > suffix_bytes && strcmp(name + length - suffix_bytes, suffix) == 0;
 }
 
-static int save_check_path(const char *path)
+static void save_check_path(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
-    if (save_ends_with(name, SAFETENSORS_SUFFIX) || save_ends_with(name, GGUF_SUFFIX))
-        return CLI_OK;
-    return cli_usage_error(
-        "'%s': a file name that ends in " SAFETENSORS_SUFFIX " or " GGUF_SUFFIX " is needed", path);
+    if (!save_ends_with(name, SAFETENSORS_SUFFIX) && !save_ends_with(name, GGUF_SUFFIX))
+        cli_usage_error("'%s': a file name that ends in " SAFETENSORS_SUFFIX " or " GGUF_SUFFIX
+                        " is needed",
+                        path);
 }
 
 /* An allocation is written by a writer, and there is no other file to be made. */
@@ -134,19 +134,17 @@ static const struct cli_option options[] = {
 static int save_run(int argc, char **argv)
 {
     struct save save = {.timeout_ms = CLI_FOREVER};
-    int status = cli_parse(argc, argv, &save);
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &save);
     save.store = argv[optind];
     save.path = argv[optind + 1];
-    status = save_check_path(save.path);
+    save_check_path(save.path);
     save.as_gguf = save_ends_with(save.path, GGUF_SUFFIX);
-    if (status == CLI_OK && save.as_gguf && save.shard_bytes)
-        return cli_usage_error("--shard-size is for safetensors files: a GGUF file is one");
-    if (status == CLI_OK)
-        status = save_check_directory(save.path);
-    return status == CLI_OK ? save_do(&save) : status;
+    if (save.as_gguf && save.shard_bytes)
+        cli_usage_error("--shard-size is for safetensors files: a GGUF file is one");
+    if (save_check_directory(save.path) != CLI_OK)
+        return CLI_FAILURE;
+    return save_do(&save);
 }
 
 const struct cli_command cmd_save = {

@@ -46,17 +46,15 @@ struct status_command {
     bool as_json;
 };
 
-static int status_take_interval(const char *name, const char *text, void *at)
+static void status_take_interval(const char *name, const char *text, void *at)
 {
     uint64_t *interval_ms = at;
-    int status = CLI_OK;
 
     *interval_ms = WATCH_DEFAULT_MS;
     if (text)
-        status = cli_take_timeout(name, text, interval_ms);
+        cli_take_timeout(name, text, interval_ms);
     if (*interval_ms < WATCH_MIN_MS)
         *interval_ms = WATCH_MIN_MS;
-    return status;
 }
 
 static const struct cli_option options[] = {
@@ -75,10 +73,8 @@ static const struct cli_option options[] = {
 static int status_run(int argc, char **argv)
 {
     struct status_command command = {0};
-    int status = cli_parse(argc, argv, &command);
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &command);
     command.look.paths = argv + optind;
     command.look.path_count = (size_t)(argc - optind);
     return command.interval_ms ? status_watch(&command.look, command.interval_ms, command.as_json)

@@ -292,7 +292,7 @@ static int sum_do_contents(const struct sum *sum)
     int status;
 
     if (sum->of_allocations || sum->as_json || sum->threads)
-        return cli_usage_error("--id goes with --timeout and --quiet alone");
+        cli_usage_error("--id goes with --timeout and --quiet alone");
     status = store_get_contents_id(sum->store, sum->timeout_ms, sum->quiet, id);
     if (status == CLI_OK)
         puts(id);
@@ -319,11 +319,9 @@ static const struct cli_option options[] = {
 static int sum_run(int argc, char **argv)
 {
     struct sum sum = {.timeout_ms = CLI_FOREVER};
-    int status = cli_parse(argc, argv, &sum);
 
+    cli_parse(argc, argv, &sum);
     sum.store = argv[optind];
-    if (status != CLI_OK)
-        return status;
     return sum.of_contents ? sum_do_contents(&sum) : sum_do(&sum);
 }
 

@@ -124,14 +124,13 @@ static int top_go(struct top_command *command, char **paths, size_t count)
 
 /* ---- the command --------------------------------------------------------------------------- */
 
-static int top_take_delay(const char *name, const char *text, void *at)
+static void top_take_delay(const char *name, const char *text, void *at)
 {
     uint64_t *delay_ms = at;
-    int status = cli_take_timeout(name, text, delay_ms);
 
-    if (status == CLI_OK && *delay_ms < LEAST_DELAY_MS)
+    cli_take_timeout(name, text, delay_ms);
+    if (*delay_ms < LEAST_DELAY_MS)
         *delay_ms = LEAST_DELAY_MS;
-    return status;
 }
 
 static const struct cli_option options[] = {
@@ -158,12 +157,9 @@ static void set_characters(void)
 static int top_run(int argc, char **argv)
 {
     struct top_command command = {.delay_ms = DEFAULT_DELAY_MS};
-    int status = cli_parse(argc, argv, &command);
+    int status;
 
-    if (status == CLI_HELPED)
-        top_print_keys();
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &command);
     set_characters();
     command.top = cli_need(top_new());
     status = top_go(&command, argv + optind, (size_t)(argc - optind));
@@ -179,5 +175,6 @@ const struct cli_command cmd_top = {
     .usage = usage,
     .options = options,
     .ending = ending,
+    .help = top_print_keys,
     .run = top_run,
 };

@@ -28,30 +28,30 @@ static void say(const char *text)
 }
 
 /* One more address of a kind. */
-static int add_address(const char *option, const char *address, const char **list, size_t *count)
+static void add_address(const char *option, const char *address, const char **list, size_t *count)
 {
     if (*count == TRITON_MAX_ADDRESSES)
-        return cli_usage_error("%s can be given %u times", option, TRITON_MAX_ADDRESSES);
+        cli_usage_error("%s can be given %u times", option, TRITON_MAX_ADDRESSES);
     list[(*count)++] = address;
-    return CLI_OK;
 }
 
-static int take_http(const char *name, const char *text, void *at)
+static void take_http(const char *name, const char *text, void *at)
 {
     struct triton_options *values = at;
 
-    return add_address(name, text, values->http, &values->http_count);
+    add_address(name, text, values->http, &values->http_count);
 }
 
-static int take_grpc(const char *name, const char *text, void *at)
+static void take_grpc(const char *name, const char *text, void *at)
 {
     struct triton_options *values = at;
 
-    return add_address(name, text, values->grpc, &values->grpc_count);
+    add_address(name, text, values->grpc, &values->grpc_count);
 }
 
 /* Applies the default to a missing option; 'none' means no address. */
-static int settle_addresses(const char *option, const char *usual, const char **list, size_t *count)
+static void settle_addresses(const char *option, const char *usual, const char **list,
+                             size_t *count)
 {
     if (*count == 0)
         list[(*count)++] = usual;
@@ -59,10 +59,9 @@ static int settle_addresses(const char *option, const char *usual, const char **
         if (strcmp(list[i], NOWHERE) != 0)
             continue;
         if (*count > 1)
-            return cli_usage_error("%s none stands alone", option);
+            cli_usage_error("%s none stands alone", option);
         *count = 0;
     }
-    return CLI_OK;
 }
 
 static int triton_serve(const struct triton_options *options)
@@ -95,18 +94,14 @@ static const struct cli_option options[] = {
 static int triton_command(int argc, char **argv)
 {
     struct triton_options values = {.on_serving = say, .drain_ms = UINT64_MAX};
-    int status = cli_parse(argc, argv, &values);
 
-    if (status == CLI_OK)
-        status = settle_addresses("--http", "127.0.0.1:8000", values.http, &values.http_count);
-    if (status == CLI_OK)
-        status = settle_addresses("--grpc", "127.0.0.1:8001", values.grpc, &values.grpc_count);
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &values);
+    settle_addresses("--http", "127.0.0.1:8000", values.http, &values.http_count);
+    settle_addresses("--grpc", "127.0.0.1:8001", values.grpc, &values.grpc_count);
     if (values.http_count + values.grpc_count == 0)
-        return cli_usage_error("with --http none and --grpc none there is nothing to serve");
+        cli_usage_error("with --http none and --grpc none there is nothing to serve");
     if (argc - optind != 1)
-        return cli_usage_error("a MOUNT is needed");
+        cli_usage_error("a MOUNT is needed");
     values.mount = argv[optind];
     return triton_serve(&values);
 }

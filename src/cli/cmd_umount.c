@@ -443,11 +443,9 @@ static const struct cli_option options[] = {
 static int umount_run(int argc, char **argv)
 {
     struct umount umount = {.timeout_ms = END_TIMEOUT_MS};
-    int status = cli_parse(argc, argv, &umount);
 
-    if (status != CLI_OK)
-        return status;
-    status = umount_all(argv + optind, argc - optind, &umount);
+    cli_parse(argc, argv, &umount);
+    int status = umount_all(argv + optind, argc - optind, &umount);
     if (status == CLI_OK)
         output_set_done();
     return status;

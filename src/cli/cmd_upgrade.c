@@ -120,10 +120,9 @@ static int upgrade_mount(char *path)
 
 static int upgrade_run(int argc, char **argv)
 {
-    int status = cli_parse(argc, argv, NULL);
+    int status = CLI_OK;
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, NULL);
     for (int i = optind; i < argc; i++)
         if (upgrade_mount(argv[i]) != CLI_OK)
             status = CLI_FAILURE;

@@ -443,7 +443,7 @@ static int verify_contents(const struct verify *verify)
     int status;
 
     if (verify->file_count > 0)
-        return cli_usage_error("--id compares a STORE with an ID, without files");
+        cli_usage_error("--id compares a STORE with an ID, without files");
     status = store_get_contents_id(verify->store, verify->timeout_ms, verify->quiet, id);
     return status == CLI_OK ? store_check_contents_id(verify->store, id, verify->id) : status;
 }
@@ -464,17 +464,15 @@ static const struct cli_option options[] = {
 static int verify_run(int argc, char **argv)
 {
     struct verify verify = {.timeout_ms = CLI_FOREVER, .has_failed = ATOMIC_FLAG_INIT};
-    int status = cli_parse(argc, argv, &verify);
 
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &verify);
     verify.store = argv[optind];
     verify.files = (const char *const *)(argv + optind + 1);
     verify.file_count = (size_t)(argc - optind - 1);
     if (verify.id)
         return verify_contents(&verify);
     if (verify.file_count == 0)
-        return cli_usage_error("%s", cmd_verify.needs);
+        cli_usage_error("%s", cmd_verify.needs);
     return verify_do(&verify);
 }
 

@@ -30,7 +30,7 @@ static const char ending[] =
 
 #define STATE_BYTES 64
 
-/* A bit for each state of the list, or 0 after the error. */
+/* A bit for each state of the list. */
 static unsigned wait_parse(const char *list)
 {
     SCOPED_FREE char *copy = cli_need(strdup(list));
@@ -39,11 +39,9 @@ static unsigned wait_parse(const char *list)
     enum gmsfs_state state;
 
     while ((word = strsep(&rest, ","))) {
-        if (store_state_parse(word, &state) != 0) {
+        if (store_state_parse(word, &state) != 0)
             cli_usage_error(
                 "'%s' is no state: there are" STORE_STATE_WORDS "; and, alone, resident", word);
-            return 0;
-        }
         states |= 1u << state;
     }
     return states;
@@ -107,14 +105,12 @@ static const struct cli_option options[] = {
 static int wait_run(int argc, char **argv)
 {
     uint64_t timeout_ms = CLI_FOREVER;
-    int status = cli_parse(argc, argv, &timeout_ms);
     unsigned states = 0; /* for `resident` */
-    const char *path = argv[optind];
 
-    if (status != CLI_OK)
-        return status;
-    if (strcmp(argv[optind + 1], "resident") != 0 && !(states = wait_parse(argv[optind + 1])))
-        return CLI_USAGE;
+    cli_parse(argc, argv, &timeout_ms);
+    const char *path = argv[optind];
+    if (strcmp(argv[optind + 1], "resident") != 0)
+        states = wait_parse(argv[optind + 1]);
     if (store_check(path) != CLI_OK)
         return CLI_FAILURE;
     return states ? wait_store(path, states, timeout_ms)

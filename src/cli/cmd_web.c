@@ -63,7 +63,7 @@ static bool web_is_loopback(int family, const void *address)
 }
 
 /* Parses ADDRESS:PORT, and writes it as nginx takes it. */
-static int web_parse_listen(const char *text, struct web_order *order)
+static void web_parse_listen(const char *text, struct web_order *order)
 {
     const char *colon = strrchr(text, ':'), *host = text;
     char address[INET6_ADDRSTRLEN + 2];
@@ -80,14 +80,14 @@ static int web_parse_listen(const char *text, struct web_order *order)
     }
     if (length == 0 || length >= sizeof(address) || port == 0 || port > 65535 || colon[1] < '0' ||
         colon[1] > '9' || *end)
-        return cli_usage_error("--listen '%s': ADDRESS:PORT is needed, as 0.0.0.0:24673 or "
-                               "[::1]:24673",
-                               text);
+        cli_usage_error("--listen '%s': ADDRESS:PORT is needed, as 0.0.0.0:24673 or "
+                        "[::1]:24673",
+                        text);
     memcpy(address, host, length);
     address[length] = '\0';
     if (inet_pton(family, address, bytes) != 1)
-        return cli_usage_error(
-            "--listen '%s': '%s' is no numeric address; one of IPv6 stands in []", text, address);
+        cli_usage_error("--listen '%s': '%s' is no numeric address; one of IPv6 stands in []", text,
+                        address);
     snprintf(order->listen, sizeof(order->listen), family == AF_INET6 ? "[%s]:%lu" : "%s:%lu",
              address, port);
     order->web.listen = order->listen;
@@ -100,7 +100,6 @@ static int web_parse_listen(const char *text, struct web_order *order)
         order->address.v4.sin_port = htons((uint16_t)port);
         memcpy(&order->address.v4.sin_addr, bytes, sizeof(order->address.v4.sin_addr));
     }
-    return CLI_OK;
 }
 
 static int web_refuse_listen(const struct web_order *order, int error)
@@ -142,32 +141,29 @@ static int web_check_listen(const struct web_order *order)
     return CLI_OK;
 }
 
-static int web_take_pulls(struct web_order *order)
+static void web_take_pulls(struct web_order *order)
 {
     if (order->values.pulls == WEB_PULLS_UNBOUND)
-        return CLI_OK;
+        return;
     if (order->values.pulls < 1 || order->values.pulls > WEB_MAX_PULLS)
-        return cli_usage_error("--pulls %" PRIu64 ": 1 to %u are possible", order->values.pulls,
-                               WEB_MAX_PULLS);
+        cli_usage_error("--pulls %" PRIu64 ": 1 to %u are possible", order->values.pulls,
+                        WEB_MAX_PULLS);
     order->web.pulls = (unsigned)order->values.pulls;
-    return CLI_OK;
 }
 
-static int web_check_secure(const struct web_order *order)
+static void web_check_secure(const struct web_order *order)
 {
     const struct web_values *values = &order->values;
 
     if (!values->cert != !values->key)
-        return cli_usage_error("--tls-cert and --tls-key belong together");
+        cli_usage_error("--tls-cert and --tls-key belong together");
     if (values->client_ca && !values->cert)
-        return cli_usage_error("--tls-client-ca needs --tls-cert and --tls-key");
+        cli_usage_error("--tls-client-ca needs --tls-cert and --tls-key");
     if (!order->web.is_loopback && !values->cert && !values->is_insecure)
-        return cli_usage_error(
-            "%s is not this machine's own address: there every client could read "
-            "the stores, and no reader could be sure of the server; give "
-            "--tls-cert and --tls-key, or --insecure",
-            order->listen);
-    return CLI_OK;
+        cli_usage_error("%s is not this machine's own address: there every client could read "
+                        "the stores, and no reader could be sure of the server; give "
+                        "--tls-cert and --tls-key, or --insecure",
+                        order->listen);
 }
 
 /* ---- files and mounts ----------------------------------------------------------------------- */
@@ -182,7 +178,7 @@ static int web_take_file(const char *option, const char *path, bool is_printed, 
         return CLI_OK;
     *at = path;
     if (is_printed && path[0] != '/')
-        return cli_usage_error("%s '%s': --print needs an absolute path", option, path);
+        cli_usage_error("%s '%s': --print needs an absolute path", option, path);
     if (is_printed)
         return CLI_OK;
     if (access(path, R_OK) != 0)
@@ -202,14 +198,6 @@ static int web_take_secret(const char *option, const char *path, bool is_printed
     if (status != CLI_OK || !*at || !strchr(*at, '$'))
         return status;
     return cli_error("%s '%s': nginx takes a '$' for a variable; give another path", option, *at);
-}
-
-static int web_take_log(const char *path, const char **at)
-{
-    if (path && path[0] != '/')
-        return cli_usage_error("--access-log '%s': an absolute path is needed", path);
-    *at = path;
-    return CLI_OK;
 }
 
 /* Finds the pages of this program: installed, or of the tree that it was built in. Beside an
@@ -249,15 +237,16 @@ static int web_take_files(struct web_order *order)
         status = web_take_secret("--tls-client-ca", values->client_ca, is_printed, &web->client_ca);
     if (status == CLI_OK)
         status = web_take_file("--pages", values->pages, is_printed, &web->pages);
-    if (status == CLI_OK)
-        status = web_take_log(values->access_log, &web->access_log);
+    if (status == CLI_OK && values->access_log && values->access_log[0] != '/')
+        cli_usage_error("--access-log '%s': an absolute path is needed", values->access_log);
+    web->access_log = values->access_log;
     if (!web->pages)
         web->pages = web_find_pages();
     return status;
 }
 
 /* Splits NAME=MOUNT. A path may have a '=', so a name ends before the first '/'. */
-static int web_split(char *operand, struct web_mount *mount)
+static void web_split(char *operand, struct web_mount *mount)
 {
     char *equals = strchr(operand, '='), *slash = strchr(operand, '/'), *last;
     size_t bytes;
@@ -274,12 +263,11 @@ static int web_split(char *operand, struct web_mount *mount)
         last = strrchr(operand, '/');
         mount->name = last ? last + 1 : operand;
     }
-    if (web_check_name(mount->name))
-        return CLI_OK;
-    return cli_usage_error("'%s' cannot be a mount's name in addresses: it has 1 to %u letters, "
-                           "digits, '_', '-' and '.', begins with no '.', and is not '" WEB_PAGES
-                           "'; give another, as NAME=%s",
-                           mount->name, WEB_MAX_NAME, mount->path);
+    if (!web_check_name(mount->name))
+        cli_usage_error("'%s' cannot be a mount's name in addresses: it has 1 to %u letters, "
+                        "digits, '_', '-' and '.', begins with no '.', and is not '" WEB_PAGES
+                        "'; give another, as NAME=%s",
+                        mount->name, WEB_MAX_NAME, mount->path);
 }
 
 /* Finds the mount, and checks that its user may look into it. */
@@ -296,25 +284,22 @@ static int web_take_mount(struct web_mount *mount, const struct web_user *user)
     return web_check_mount(mount->path, user);
 }
 
-static int web_take_operands(struct web_order *order, char **operands, size_t count)
+static void web_take_operands(struct web_order *order, char **operands, size_t count)
 {
     struct web_mount *mounts = order->mounts;
-    int status = CLI_OK;
 
     if (count > WEB_MAX_MOUNTS)
-        return cli_usage_error("at most %u mounts are possible", WEB_MAX_MOUNTS);
-    for (size_t i = 0; status == CLI_OK && i < count; i++) {
-        status = web_split(operands[i], &mounts[i]);
-        for (size_t j = 0; status == CLI_OK && j < i; j++)
+        cli_usage_error("at most %u mounts are possible", WEB_MAX_MOUNTS);
+    for (size_t i = 0; i < count; i++) {
+        web_split(operands[i], &mounts[i]);
+        for (size_t j = 0; j < i; j++)
             if (strcmp(mounts[i].name, mounts[j].name) == 0)
-                status =
-                    cli_usage_error("'%s' and '%s' would both be /%s/; give one another name, "
-                                    "as NAME=%s",
-                                    mounts[j].path, mounts[i].path, mounts[i].name, mounts[i].path);
+                cli_usage_error("'%s' and '%s' would both be /%s/; give one another name, "
+                                "as NAME=%s",
+                                mounts[j].path, mounts[i].path, mounts[i].name, mounts[i].path);
     }
     order->web.mounts = mounts;
     order->web.mount_count = count;
-    return status;
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -323,7 +308,7 @@ static int web_print(const struct web_order *order)
 {
     for (size_t i = 0; i < order->web.mount_count; i++)
         if (order->mounts[i].path[0] != '/')
-            return cli_usage_error("'%s': --print needs an absolute path", order->mounts[i].path);
+            cli_usage_error("'%s': --print needs an absolute path", order->mounts[i].path);
     web_write(&order->web, stdout);
     return CLI_OK;
 }
@@ -370,20 +355,14 @@ static int web_run(int argc, char **argv)
 {
     static struct web_order order = {
         .values = {.listen = WEB_USUAL_LISTEN, .pulls = WEB_PULLS_UNBOUND}};
-    int status = cli_parse(argc, argv, &order.values);
 
-    if (status == CLI_OK)
-        status = web_parse_listen(order.values.listen, &order);
-    if (status == CLI_OK)
-        status = web_take_pulls(&order);
-    if (status == CLI_OK)
-        status = web_check_secure(&order);
-    if (status == CLI_OK)
-        status = web_take_operands(&order, argv + optind, (size_t)(argc - optind));
-    if (status == CLI_OK)
-        status = web_take_files(&order);
-    if (status != CLI_OK)
-        return status;
+    cli_parse(argc, argv, &order.values);
+    web_parse_listen(order.values.listen, &order);
+    web_take_pulls(&order);
+    web_check_secure(&order);
+    web_take_operands(&order, argv + optind, (size_t)(argc - optind));
+    if (web_take_files(&order) != CLI_OK)
+        return CLI_FAILURE;
     return order.values.is_printed ? web_print(&order) : web_serve(&order);
 }
 

@@ -174,11 +174,9 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
                                           .quiet = as_asked->quiet},
                                .quiet = as_asked->quiet};
     struct load asked = *as_asked;
-    int status = operands_check(operands, count, "FILE");
+    int status;
 
     asked.begun_ms = clock_now_ms();
-    if (status != CLI_OK)
-        return status;
     asked.staging = cli_need(staging_new());
     asked.source = cli_need(source_open());
     signals_install("\ngmsfs load: ", "; nothing was committed\n");

@@ -90,7 +90,7 @@ static int main_version(int argc, char **argv)
     int status;
 
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
-        return cli_help();
+        cli_help();
     if (argc == 1) {
         puts("gmsfs " GMSFS_VERSION);
         return CLI_OK;
@@ -103,11 +103,8 @@ static int main_version(int argc, char **argv)
 
 static int main_run(const struct cli_command *command, int argc, char **argv)
 {
-    int status;
-
     cli_set_command(command);
-    status = command->run(argc, argv);
-    return status == CLI_HELPED ? CLI_OK : status;
+    return command->run(argc, argv);
 }
 
 static int main_help_of(const char *name)
@@ -117,7 +114,7 @@ static int main_help_of(const char *name)
     char word[32];
 
     if (!command)
-        return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", name);
+        cli_usage_error("'%s' is no command; 'gmsfs help' lists them", name);
     snprintf(word, sizeof(word), "%s", command->name);
     arguments[0] = word;
     return main_run(command, 2, arguments);
@@ -126,9 +123,9 @@ static int main_help_of(const char *name)
 static int main_help(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--help") == 0)
-        return cli_help();
+        cli_help();
     if (argc > 1 && argv[1][0] == '-')
-        return cli_usage_error("unknown option '%s'", argv[1]);
+        cli_usage_error("unknown option '%s'", argv[1]);
     cli_set_command(NULL);
     return argc > 1 ? main_help_of(argv[1]) : main_list(stdout);
 }
@@ -152,7 +149,7 @@ static int main_dispatch(int argc, char **argv)
         return triton_cuda_main();
     if (daemon_is_mount_helper(argc, argv))
         return daemon_mount_main(argc, argv);
-    return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", argv[1]);
+    cli_usage_error("'%s' is no command; 'gmsfs help' lists them", argv[1]);
 }
 
 /* Opens closed standard streams: else the next opened file, perhaps a store's `ctl`, would take

@@ -21,20 +21,18 @@ bool operands_have_store(char **operands, size_t count, const char *operand)
     return false;
 }
 
-int operands_check(char **operands, size_t count, const char *source)
+void operands_check(char **operands, size_t count, const char *source)
 {
     size_t stores = 0;
 
     if (count == 0)
-        return cli_usage_error("a STORE=%s for each rank is needed", source);
+        cli_usage_error("a STORE=%s for each rank is needed", source);
     for (size_t i = 0; i < count; i++) {
         size_t bytes = strcspn(operands[i], "=");
         if (bytes == 0 || strlen(operands[i]) < bytes + 2)
-            return cli_usage_error("'%s': with --group, STORE=%s is needed", operands[i], source);
+            cli_usage_error("'%s': with --group, STORE=%s is needed", operands[i], source);
         stores += !operands_have_store(operands, i, operands[i]);
     }
     if (stores > GMSFS_GROUP_MAX)
-        return cli_usage_error("%zu stores are given; a group has at most %u", stores,
-                               GMSFS_GROUP_MAX);
-    return CLI_OK;
+        cli_usage_error("%zu stores are given; a group has at most %u", stores, GMSFS_GROUP_MAX);
 }

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* source: its name in an error, "FILE". CLI_OK or CLI_USAGE. */
-int operands_check(char **operands, size_t count, const char *source);
+/* source: its name in an error, "FILE". Ends the process after one. */
+void operands_check(char **operands, size_t count, const char *source);
 bool operands_are_of_one_store(const char *left, const char *right);
 /* True if one of the first `count` is of the same store as this operand. */
 bool operands_have_store(char **operands, size_t count, const char *operand);

@@ -256,10 +256,9 @@ int pull_group(const struct pull *asked, char **operands, size_t count)
                                .stores = {.mode = GMSFS_MODE_RW,
                                           .timeout_ms = asked->request.timeout_ms,
                                           .quiet = asked->request.quiet}};
-    int status = operands_check(operands, count, "URL");
+    int status;
 
-    if (status != CLI_OK)
-        return status;
+    operands_check(operands, count, "URL");
     signals_install("\ngmsfs pull: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     group.staging = cli_need(staging_new());

@@ -18,16 +18,15 @@
 /* For the lock that reading takes: after it a writer's lock is waited for. */
 #define MOST_LOOK_MS 2000u
 
-int store_take_id(const char *name, const char *text, void *at)
+void store_take_id(const char *name, const char *text, void *at)
 {
     uint8_t id[DIGEST_BYTES];
 
     if (pieces_parse_id(text, id) != 0)
-        return cli_usage_error("%s: an id has 32 hex digits in lower case ('gmsfs sum --id STORE' "
-                               "prints one), not '%s'",
-                               name, text);
+        cli_usage_error("%s: an id has 32 hex digits in lower case ('gmsfs sum --id STORE' "
+                        "prints one), not '%s'",
+                        name, text);
     *(const char **)at = text;
-    return CLI_OK;
 }
 
 /* Reads the id in the file `pieces`, which the daemon makes for it. -EAGAIN: a writer has the

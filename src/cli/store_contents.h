@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 /* Parses an id, for cli_option.take: const char *. */
-int store_take_id(const char *name, const char *text, void *at);
+void store_take_id(const char *name, const char *text, void *at);
 
 /* Waits for the reader's lock, and has the daemon sum the bytes if it has to. CLI_OK, CLI_TIMEOUT
  * or CLI_FAILURE. */
