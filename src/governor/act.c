@@ -7,9 +7,7 @@
 #include "governor/shell.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MS_PER_S 1000u
@@ -27,23 +25,11 @@ static const struct governor_model *find_model(const struct governor_deed *deed,
 
 /* ---- commands ------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 1, 2))) static char *print(const char *format, ...)
-{
-    va_list arguments;
-    char *text;
-    int bytes;
-
-    va_start(arguments, format);
-    bytes = vasprintf(&text, format, arguments);
-    va_end(arguments);
-    return bytes < 0 ? NULL : text;
-}
-
 /* MOUNT/STORE, or MOUNT/STORE/FILE. */
 static char *quote_path(const char *mount, const char *store, const char *file)
 {
-    SCOPED_FREE char *path =
-        print("%s/%s%s%s", strcmp(mount, "/") == 0 ? "" : mount, store, *file ? "/" : "", file);
+    SCOPED_FREE char *path = shell_format("%s/%s%s%s", strcmp(mount, "/") == 0 ? "" : mount, store,
+                                          *file ? "/" : "", file);
 
     return path ? shell_quote(path) : NULL;
 }
@@ -51,24 +37,23 @@ static char *quote_path(const char *mount, const char *store, const char *file)
 /* Runs the hook in a shell of its own, so that its quotes and exit status stay its own. */
 static char *make_hook(const char *hook)
 {
-    char *quoted = shell_quote(hook), *command = quoted ? print("sh -c %s", quoted) : NULL;
+    SCOPED_FREE char *quoted = shell_quote(hook);
 
-    free(quoted);
-    return command;
+    return quoted ? shell_format("sh -c %s", quoted) : NULL;
 }
 
 static char *make_write(const char *word, const char *mount, const char *store, const char *file)
 {
     SCOPED_FREE char *quoted = shell_quote(word), *path = quote_path(mount, store, file);
 
-    return quoted && path ? print("echo %s >%s", quoted, path) : NULL;
+    return quoted && path ? shell_format("echo %s >%s", quoted, path) : NULL;
 }
 
 static char *make_max(const struct governor_deed *deed, const char *mount)
 {
     SCOPED_FREE char *line = deed->bytes == UINT64_MAX
-                                 ? print("%s max=max", deed->store)
-                                 : print("%s max=%" PRIu64, deed->store, deed->bytes);
+                                 ? shell_format("%s max=max", deed->store)
+                                 : shell_format("%s max=%" PRIu64, deed->store, deed->bytes);
 
     return line ? make_write(line, mount, "pools", "") : NULL;
 }
@@ -80,17 +65,17 @@ static char *make_own(const struct governor_deed *deed, const struct governor_pl
     char *command = NULL;
 
     if (store && program && deed->kind == GOVERNOR_PROMOTE)
-        command =
-            print("%s promote -q --timeout %u %s", program, GOVERNOR_MOVE_MS / MS_PER_S, store);
+        command = shell_format("%s promote -q --timeout %u %s", program,
+                               GOVERNOR_MOVE_MS / MS_PER_S, store);
     else if (store && program && deed->kind == GOVERNOR_DEMOTE)
-        command = print("%s demote -q --to %s --timeout %u %s", program, get_tier(deed),
-                        GOVERNOR_MOVE_MS / MS_PER_S, store);
+        command = shell_format("%s demote -q --to %s --timeout %u %s", program, get_tier(deed),
+                               GOVERNOR_MOVE_MS / MS_PER_S, store);
     else if (store && program && deed->tier == GOVERNOR_NONE)
-        command = print("%s drain -q --then none --timeout %u %s", program,
-                        GOVERNOR_DRAIN_MS / MS_PER_S, store);
+        command = shell_format("%s drain -q --then none --timeout %u %s", program,
+                               GOVERNOR_DRAIN_MS / MS_PER_S, store);
     else if (store && program)
-        command = print("%s drain -q --then demote --to %s --timeout %u %s", program,
-                        get_tier(deed), GOVERNOR_DRAIN_MS / MS_PER_S, store);
+        command = shell_format("%s drain -q --then demote --to %s --timeout %u %s", program,
+                               get_tier(deed), GOVERNOR_DRAIN_MS / MS_PER_S, store);
     return command;
 }
 

@@ -24,16 +24,13 @@ static bool is_address(const char *metrics)
 /* NULL: no memory. */
 static char *make_question(const struct governor_model *model)
 {
-    char *quoted, *command = NULL;
+    SCOPED_FREE char *quoted = shell_quote(model->metrics);
 
     if (!is_address(model->metrics))
         return strdup(model->metrics);
-    quoted = shell_quote(model->metrics);
-    if (quoted && asprintf(&command, "exec curl -sSf --max-time %u %s", GOVERNOR_METRICS_MS / 1000,
-                           quoted) < 0)
-        command = NULL;
-    free(quoted);
-    return command;
+    return quoted
+               ? shell_format("exec curl -sSf --max-time %u %s", GOVERNOR_METRICS_MS / 1000, quoted)
+               : NULL;
 }
 
 static int understand(const struct hook *hook, struct governor_metrics *metrics,
@@ -82,13 +79,10 @@ static void hear(struct governor_past_model *past, const struct governor_model *
 
 static char *make_grants_question(const char *mount)
 {
-    char *quoted = shell_quote(mount), *command = NULL;
+    SCOPED_FREE char *quoted = shell_quote(mount);
 
-    if (quoted &&
-        asprintf(&command, "exec grep '^gmsfs_store_grants_total{' %s/metrics", quoted) < 0)
-        command = NULL;
-    free(quoted);
-    return command;
+    return quoted ? shell_format("exec grep '^gmsfs_store_grants_total{' %s/metrics", quoted)
+                  : NULL;
 }
 
 /* Makes a hook for each model with metrics, in their order, and one for the mount. Returns their

@@ -27,16 +27,6 @@ static const char *class_of(const struct decide_round *round, size_t store)
 
 /* ---- models with demand ---------------------------------------------------------------------- */
 
-/* Returns true if requests wait for the engine; a waiter for its store's lock shows that it is
- * awake. */
-static bool has_requests(const struct decide_round *round, size_t model)
-{
-    const struct governor_demand *demand = &round->now->demand[model];
-    uint64_t target_ms = round->config->models[model].ttft_ms;
-
-    return demand->waiting > 0 || (target_ms > 0 && demand->ttft_ms > target_ms);
-}
-
 /* Returns true if it was woken for these requests and is still starting, or hangs: waking again
  * would not help. */
 static bool is_waking(const struct decide_round *round, size_t model)
@@ -48,12 +38,13 @@ static bool is_waking(const struct decide_round *round, size_t model)
             now_ms - woken_ms < GOVERNOR_WAKING_MS);
 }
 
-/* Returns true if no session holds its store, or one does but requests wait and none is served. */
+/* Returns true if no session holds the model's store, or one does but requests wait and none is
+ * served. Waiters for the store's lock do not count: an engine that waits is awake. */
 static bool needs_wake(const struct decide_round *round, size_t model)
 {
     const struct governor_demand *demand = &round->now->demand[model];
 
-    return round->config->models[model].wake && has_requests(round, model) &&
+    return round->config->models[model].wake && decide_has_requests(round, model) &&
            !is_waking(round, model) &&
            (round->now->stores[round->store_of[model]].held == 0 ||
             (demand->waiting > 0 && demand->running == 0));
@@ -68,7 +59,7 @@ static void tell_demand(const struct decide_round *round, size_t model, char why
     if (demand->waiting > 0)
         snprintf(why, WHY_BYTES, "%s has %" PRIu64 " request%s waiting", name, demand->waiting,
                  demand->waiting == 1 ? "" : "s");
-    else if (has_requests(round, model))
+    else if (decide_has_requests(round, model))
         snprintf(why, WHY_BYTES, "%s takes %" PRIu64 " ms to the first token, not %" PRIu64, name,
                  demand->ttft_ms, round->config->models[model].ttft_ms);
     else
@@ -126,21 +117,12 @@ static size_t gather_wanters(struct decide_round *round, struct wanter *wanters)
 
 /* ---- bringing a store to the device ---------------------------------------------------------- */
 
-static struct governor_deed deed_for(const struct decide_round *round, const struct wanter *wanter,
-                                     enum governor_deed_kind kind)
-{
-    const struct governor_store *seen = &round->now->stores[wanter->store];
-
-    return (struct governor_deed){
-        .kind = kind, .model = wanter->model, .store = seen->name, .bytes = seen->bytes};
-}
-
 /* Reports why nothing can be done for it. */
 static void report(struct decide_round *round, const struct wanter *wanter, const char *why,
                    const char *cause)
 {
-    decide_add(round, deed_for(round, wanter, GOVERNOR_REPORT), "%s and is not on the device: %s",
-               why, cause);
+    decide_add(round, decide_deed(round, wanter->store, GOVERNOR_REPORT),
+               "%s and is not on the device: %s", why, cause);
 }
 
 static void report_no_room(struct decide_round *round, const struct wanter *wanter, const char *why)
@@ -215,7 +197,7 @@ static bool add_leavers(struct decide_round *round, const char *why)
 static void add_wake(struct decide_round *round, const struct wanter *wanter, bool follows,
                      const char *why)
 {
-    struct governor_deed deed = deed_for(round, wanter, GOVERNOR_WAKE);
+    struct governor_deed deed = decide_deed(round, wanter->store, GOVERNOR_WAKE);
 
     deed.follows = follows;
     decide_add(round, deed, "%s and %s", why,
@@ -225,7 +207,7 @@ static void add_wake(struct decide_round *round, const struct wanter *wanter, bo
 
 static void add_promotion(struct decide_round *round, const struct wanter *wanter, const char *why)
 {
-    struct governor_deed deed = deed_for(round, wanter, GOVERNOR_PROMOTE);
+    struct governor_deed deed = decide_deed(round, wanter->store, GOVERNOR_PROMOTE);
 
     deed.follows = round->leaver_count > 0;
     decide_add(round, deed, "%s and is not on the device; %s", why,
@@ -329,20 +311,13 @@ static void serve_demand(struct decide_round *round)
         serve(round, &wanters[i]);
 }
 
-static uint64_t per_cent(const struct decide_round *round, unsigned percent)
-{
-    uint64_t bytes = round->now->device_bytes;
-
-    return bytes / 100 * percent + bytes % 100 * percent / 100;
-}
-
 static void keep_below_high(struct decide_round *round)
 {
     char why[WHY_BYTES];
 
-    if (decide_get_used(round) <= per_cent(round, round->config->high))
+    if (decide_get_used(round) <= decide_get_percent(round, round->config->high))
         return;
-    decide_lower_use(round, per_cent(round, round->config->low));
+    decide_lower_use(round, decide_get_percent(round, round->config->low));
     for (size_t i = 0; i < round->leaver_count; i++) {
         const struct decide_leaver *leaver = &round->leavers[i];
 
@@ -368,11 +343,7 @@ static void put_to_sleep(struct decide_round *round)
             !decide_is_free_to_move(round, store) || round->now->stores[store].held == 0 ||
             decide_is_frozen(round, store) || decide_is_resting(round, store))
             continue;
-        decide_add(round,
-                   (struct governor_deed){.kind = GOVERNOR_SLEEP,
-                                          .model = i,
-                                          .store = round->now->stores[store].name,
-                                          .bytes = round->now->stores[store].bytes},
+        decide_add(round, decide_deed(round, store, GOVERNOR_SLEEP),
                    "%s had no demand for %" PRIu64 " s", model->name,
                    (round->now->now_ms - demand->idle_since_ms) / 1000);
     }

@@ -50,18 +50,14 @@ void decide_spares(struct decide_round *round)
     qsort(round->leavers, round->leaver_count, sizeof *round->leavers, compare_spares);
     for (size_t i = 0; i < round->leaver_count && made < SPARES_A_ROUND; i++) {
         size_t store = round->leavers[i].store;
-        const struct governor_store *seen = &round->now->stores[store];
+        struct governor_deed deed = decide_deed(round, store, GOVERNOR_SPARE);
 
-        if (seen->bytes > round->room.host_free)
+        if (deed.bytes > round->room.host_free)
             continue;
-        round->room.host_free -= seen->bytes;
-        decide_add(round,
-                   (struct governor_deed){.kind = GOVERNOR_SPARE,
-                                          .model = NO_INDEX,
-                                          .store = seen->name,
-                                          .bytes = seen->bytes,
-                                          .tier = GOVERNOR_HOST},
-                   "%s (%s) has no copy on the host, so it could not leave at once",
+        round->room.host_free -= deed.bytes;
+        deed.model = NO_INDEX;
+        deed.tier = GOVERNOR_HOST;
+        decide_add(round, deed, "%s (%s) has no copy on the host, so it could not leave at once",
                    decide_name_of(round, store).text,
                    core_pool_class_name(round->facts[store].class));
         made++;
@@ -120,9 +116,8 @@ static size_t gather_adapters(const struct decide_round *round, const char *pool
 /* Allows prefetching up to `low`: above it, the store would soon have to leave again. */
 static bool may_come(const struct decide_round *round, size_t store)
 {
-    uint64_t bytes = round->now->stores[store].bytes, all = round->now->device_bytes;
-    uint64_t low = all / 100 * round->config->low + all % 100 * round->config->low / 100;
-    uint64_t used = decide_get_used(round);
+    uint64_t bytes = round->now->stores[store].bytes, used = decide_get_used(round);
+    uint64_t low = decide_get_percent(round, round->config->low);
 
     return !decide_is_on_device(round, store) && decide_is_free_to_move(round, store) &&
            !decide_is_frozen(round, store) && !decide_is_resting(round, store) &&
@@ -141,11 +136,7 @@ static void prefetch(struct decide_round *round, const struct governor_adapters 
 
         if (!may_come(round, rows[i].store) || !decide_has_room_for(round, 1))
             continue;
-        decide_add(round,
-                   (struct governor_deed){.kind = GOVERNOR_PROMOTE,
-                                          .model = NO_INDEX,
-                                          .store = seen->name,
-                                          .bytes = seen->bytes},
+        decide_add(round, decide_deed(round, rows[i].store, GOVERNOR_PROMOTE),
                    "store %.60s was granted %" PRIu64 " times recently, number %zu of its pool%s",
                    seen->name, seen->grants, i + 1, base_text[adapters->base != NULL]);
         round->facts[rows[i].store].comes = true;

@@ -239,14 +239,10 @@ size_t decide_count_deeds(const struct decide_round *round, const struct decide_
 void decide_add_leaver(struct decide_round *round, const struct decide_leaver *leaver, bool follows,
                        const char *why)
 {
-    const struct governor_store *seen = &round->now->stores[leaver->store];
-    struct governor_deed deed = {.kind = GOVERNOR_DEMOTE,
-                                 .model = round->facts[leaver->store].model,
-                                 .store = seen->name,
-                                 .bytes = seen->bytes,
-                                 .tier = leaver->tier,
-                                 .follows = follows};
+    struct governor_deed deed = decide_deed(round, leaver->store, GOVERNOR_DEMOTE);
 
+    deed.tier = leaver->tier;
+    deed.follows = follows;
     if (is_put_to_sleep(round, leaver->store)) {
         deed.kind = GOVERNOR_SLEEP;
         deed.tier = 0;
@@ -255,7 +251,7 @@ void decide_add_leaver(struct decide_round *round, const struct decide_leaver *l
         deed.follows = true;
     }
     /* Another session may hold it too, or the engine releases it late. */
-    if (seen->held > 0)
+    if (round->now->stores[leaver->store].held > 0)
         deed.kind = GOVERNOR_DRAIN;
     decide_add(round, deed, "%s", why);
     round->facts[leaver->store].goes = true;

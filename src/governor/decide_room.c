@@ -133,3 +133,10 @@ uint64_t decide_get_used(const struct decide_round *round)
     return number_subtract(round->now->device_bytes,
                            number_add(round->room.device_free, round->room.kept_bytes));
 }
+
+uint64_t decide_get_percent(const struct decide_round *round, unsigned percent)
+{
+    uint64_t bytes = round->now->device_bytes;
+
+    return bytes / 100 * percent + bytes % 100 * percent / 100;
+}

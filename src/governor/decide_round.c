@@ -73,13 +73,19 @@ bool decide_is_resting(const struct decide_round *round, size_t store)
            (model != NO_INDEX && decide_is_recent(round, round->now->demand[model].done_ms));
 }
 
-bool decide_has_demand(const struct decide_round *round, size_t model)
+bool decide_has_requests(const struct decide_round *round, size_t model)
 {
     const struct governor_demand *demand = &round->now->demand[model];
     uint64_t target_ms = round->config->models[model].ttft_ms;
+
+    return demand->waiting > 0 || (target_ms > 0 && demand->ttft_ms > target_ms);
+}
+
+bool decide_has_demand(const struct decide_round *round, size_t model)
+{
     size_t store = round->store_of[model];
 
-    return demand->waiting > 0 || (target_ms > 0 && demand->ttft_ms > target_ms) ||
+    return decide_has_requests(round, model) ||
            (store != NO_INDEX && round->now->stores[store].waiting > 0);
 }
 
@@ -149,6 +155,17 @@ struct decide_name decide_name_of(const struct decide_round *round, size_t store
 bool decide_has_room_for(const struct decide_round *round, size_t deeds)
 {
     return GOVERNOR_MAX_DEEDS - round->count >= deeds;
+}
+
+struct governor_deed decide_deed(const struct decide_round *round, size_t store,
+                                 enum governor_deed_kind kind)
+{
+    const struct governor_store *seen = &round->now->stores[store];
+
+    return (struct governor_deed){.kind = kind,
+                                  .model = round->facts[store].model,
+                                  .store = seen->name,
+                                  .bytes = seen->bytes};
 }
 
 void decide_add(struct decide_round *round, struct governor_deed deed, const char *format, ...)

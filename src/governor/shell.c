@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "governor/shell.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,4 +30,16 @@ char *shell_quote(const char *word)
     *to++ = '\'';
     *to = '\0';
     return quoted;
+}
+
+char *shell_format(const char *format, ...)
+{
+    va_list arguments;
+    char *text;
+    int bytes;
+
+    va_start(arguments, format);
+    bytes = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    return bytes < 0 ? NULL : text;
 }
