@@ -2,8 +2,8 @@
 #include "cli/progress.h"
 
 #include "base/clean.h"
+#include "base/clock.h"
 #include "base/size.h"
-#include "cli/cli.h"
 #include "cli/ui.h"
 
 #include <inttypes.h>
