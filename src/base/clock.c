@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 
+#include <stdio.h>
+
 #define US_PER_S  1000000u
 #define US_PER_MS 1000u
 #define MS_PER_S  1000u
@@ -53,4 +55,15 @@ void clock_pause_ms(unsigned ms)
                                    .tv_nsec = (long)(ms % MS_PER_S * NS_PER_MS)};
 
     nanosleep(&pause, NULL);
+}
+
+const char *clock_format_utc(uint64_t since_1970_s, char text[CLOCK_TEXT_BYTES])
+{
+    time_t seconds = (time_t)since_1970_s;
+    struct tm parts;
+
+    if (!gmtime_r(&seconds, &parts) ||
+        !strftime(text, CLOCK_TEXT_BYTES, "%Y-%m-%dT%H:%M:%SZ", &parts))
+        snprintf(text, CLOCK_TEXT_BYTES, "-");
+    return text;
 }

@@ -17,6 +17,10 @@ uint64_t clock_now_us(void);
 /* Since 1970. */
 uint64_t clock_wall_ms(void);
 uint64_t clock_wall_us(void);
+#define CLOCK_TEXT_BYTES 32u
+
+/* Writes "2026-01-31T23:59:59Z", or "-", and returns the text. */
+const char *clock_format_utc(uint64_t since_1970_s, char text[CLOCK_TEXT_BYTES]);
 /* Returns the time `ms` milliseconds from now, for a wait by this clock. */
 struct timespec clock_after_ms(clockid_t clock, unsigned ms);
 /* Sleeps; a handled signal ends it early. */

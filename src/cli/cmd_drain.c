@@ -56,8 +56,7 @@ static int drain_explain_busy(const struct mount *mount)
 {
     json_auto_t *device = NULL;
 
-    if (store_read_json(mount->path, "device", &device) == 0 &&
-        json_is_true(json_object_get(device, "fenced")))
+    if (store_read_json(mount->path, "device", &device) == 0 && json_get_flag(device, "fenced"))
         return cli_error(
             "%s: it is fenced for a checkpoint, which needs the bytes that a drain would "
             "discard; 'gmsfs fence --status %s' prints the token that ends the fence",
@@ -156,7 +155,7 @@ static bool drain_is_mapped(const struct mount *mount, uint64_t left)
     json_auto_t *device = NULL;
 
     return store_read_json(mount->path, "device", &device) == 0 &&
-           store_json_number(device, "mapped_bytes") == left;
+           json_get_number(device, "mapped_bytes") == left;
 }
 
 /* Asks until the device holds nothing. The timeout does not apply to memory that the daemon is

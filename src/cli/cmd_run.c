@@ -151,8 +151,7 @@ static bool run_is_healed(const struct run *run)
 {
     json_auto_t *info = store_info_json(run->store);
 
-    return json_is_true(json_object_get(info, "suspect")) &&
-           json_is_object(json_object_get(info, "moving"));
+    return json_get_flag(info, "suspect") && json_is_object(json_object_get(info, "moving"));
 }
 
 static const char *run_where_to_look(const struct run *run)
@@ -171,7 +170,7 @@ static bool run_is_away(const struct run *run)
 {
     json_auto_t *info = store_info_json(run->store);
     json_t *tier, *residency = json_object_get(info, "residency");
-    bool away = strcmp(store_json_text(info, "state"), "COMMITTED") == 0;
+    bool away = strcmp(json_get_text(info, "state"), "COMMITTED") == 0;
     size_t i;
 
     json_array_foreach (residency, i, tier)
@@ -280,7 +279,7 @@ static int run_read_percentage(const struct run *run, unsigned *percentage)
 
     if (!error)
         error = store_read_json(run->store, "info", &info);
-    bytes = snprintf(line, sizeof(line), "\n%s ", info ? store_json_text(info, "pool") : "");
+    bytes = snprintf(line, sizeof(line), "\n%s ", info ? json_get_text(info, "pool") : "");
     if (!error) /* no newline precedes the first line */
         found = strncmp(pools, line + 1, (size_t)bytes - 1) == 0 ? pools : strstr(pools, line);
     sm = found ? strstr(found, " sm=") : NULL;

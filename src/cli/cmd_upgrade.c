@@ -95,7 +95,7 @@ static void upgrade_warn_if_silent(const char *path, const struct mount *mount)
 {
     json_auto_t *look = mount_look_one(mount);
 
-    if (strcmp(store_json_text(look, "health"), "silent") == 0)
+    if (strcmp(json_get_text(look, "health"), "silent") == 0)
         cli_error("%s: does not answer, and is waited for; if its worker hangs, kill that with "
                   "SIGKILL: another one takes over, and nothing is lost",
                   path);

@@ -84,8 +84,8 @@ static void say_holders(const struct waiting *waiting, uint64_t left)
             json_array_size(rows) ? ":" : "");
     json_array_foreach (rows, i, row) {
         ui_line(stderr, "  %s  held  pid %" PRIu64 "  uid %" PRIu64 "  %s",
-                store_json_text(row, "mode"), store_json_number(row, "pid"),
-                store_json_number(row, "uid"), store_json_text(row, "comm"));
+                json_get_text(row, "mode"), json_get_number(row, "pid"),
+                json_get_number(row, "uid"), json_get_text(row, "comm"));
     }
     json_decref(rows);
 }

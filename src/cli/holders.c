@@ -28,7 +28,7 @@ json_t *holders_read(const char *path)
     if (store_read_file(path, "sessions", &text) == 0)
         rows = mount_look_parse_sessions(text);
     for (size_t i = rows ? json_array_size(rows) : 0; i > 0; i--) {
-        if (strcmp(store_json_text(json_array_get(rows, i - 1), "status"), "held") != 0)
+        if (strcmp(json_get_text(json_array_get(rows, i - 1), "status"), "held") != 0)
             json_array_remove(rows, i - 1);
     }
     return rows;
@@ -94,7 +94,7 @@ static bool is_as_old(const json_t *row, long long pid)
     struct tm parts = {0};
     long long start = read_start(pid);
 
-    return start > 0 && strptime(store_json_text(row, "since"), "%Y-%m-%dT%H:%M:%SZ", &parts) &&
+    return start > 0 && strptime(json_get_text(row, "since"), "%Y-%m-%dT%H:%M:%SZ", &parts) &&
            start <= (long long)timegm(&parts) + 1;
 }
 
@@ -104,7 +104,7 @@ static bool is_users(const json_t *row, long long pid)
     struct stat info;
 
     snprintf(path, sizeof(path), "/proc/%lld", pid);
-    return stat(path, &info) == 0 && info.st_uid == store_json_number(row, "uid");
+    return stat(path, &info) == 0 && info.st_uid == json_get_number(row, "uid");
 }
 
 /* Why not; NULL: it is to be killed. */
@@ -121,7 +121,7 @@ static const char *find_doubt(const json_t *row, long long pid)
 
 static int kill_row(const json_t *row)
 {
-    long long pid = (long long)store_json_number(row, "pid");
+    long long pid = (long long)json_get_number(row, "pid");
     int fd = pid > 0 ? pidfd_open((pid_t)pid, 0) : -1, error = fd < 0 ? errno : 0;
     const char *doubt = pid > 0 && error ? NULL : find_doubt(row, pid);
 
@@ -133,8 +133,8 @@ static int kill_row(const json_t *row)
         return 0; /* its session is about to end */
     if (!doubt && !error)
         return 0;
-    cli_error("cannot kill process %lld (%s) of session %s: %s", pid, store_json_text(row, "comm"),
-              store_json_text(row, "id"), doubt ? doubt : failure_reason(-error));
+    cli_error("cannot kill process %lld (%s) of session %s: %s", pid, json_get_text(row, "comm"),
+              json_get_text(row, "id"), doubt ? doubt : failure_reason(-error));
     return -1;
 }
 

@@ -12,11 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define NUMBER_BYTES      24
 #define PIECES_TEXT_BYTES 48
-#define TIME_BYTES        32
 
 struct ls {
     const struct image_request *request;
@@ -76,17 +74,6 @@ static char *ls_tag(const struct ls *ls, size_t rank)
     return cli_need(strndup(allocation.tag, allocation.tag_bytes));
 }
 
-/* Local time would make two listings of one image differ. */
-static const char *ls_time(uint64_t seconds, char text[TIME_BYTES])
-{
-    time_t time = (time_t)seconds;
-    struct tm parts;
-
-    if (!gmtime_r(&time, &parts) || !strftime(text, TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &parts))
-        snprintf(text, TIME_BYTES, "?");
-    return text;
-}
-
 /* ---- text ---------------------------------------------------------------------------------- */
 
 static void ls_row(const struct ls *ls, size_t rank, struct ui_table *table)
@@ -142,14 +129,15 @@ static void ls_print_rows(const struct ls *ls)
 static void ls_print_text(const struct ls *ls)
 {
     const struct image_manifest *manifest = &ls->image.manifest;
-    char hash[DIGEST_TEXT_BYTES], size[SIZE_TEXT_BYTES], text[TIME_BYTES];
+    char hash[DIGEST_TEXT_BYTES], size[SIZE_TEXT_BYTES], text[CLOCK_TEXT_BYTES];
 
     if (ls->image.unfinished)
         printf("unfinished: %zu of %zu pieces, %" PRIu64 " of %" PRIu64 " bytes are there\n",
                ls->done_pieces, manifest->piece_count, ls->done_bytes, manifest->stored_bytes);
     ui_line(stdout, "store       %s, generation %" PRIu64 ", granularity %s", manifest->store,
             manifest->generation, size_format(manifest->granularity_bytes, size));
-    printf("saved       %s\n", ls_time(manifest->saved_s, text));
+    /* Local time would make two listings of one image differ. */
+    printf("saved       %s\n", clock_format_utc(manifest->saved_s, text));
     printf("layout_hash %s\n", digest_text(manifest->layout_hash, hash));
     if (ls_id(ls, hash))
         printf("contents_id %s\n", hash);

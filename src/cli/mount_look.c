@@ -192,7 +192,7 @@ static json_t *look_now(const char *path, int to)
     file_write(to, "\n", 1);
     stores = json_array();
     error = look_at_stores(path, stores);
-    health = store_json_text(device, "health");
+    health = json_get_text(device, "health");
     look = json_pack("{s:s,s:o,s:o,s:o}", "health", *health ? health : "ok", "device", device,
                      "stores", stores, "pools", look_at_pools(path));
     if (error)
@@ -313,13 +313,13 @@ static void look_print_holders(const json_t *look, FILE *to)
         json_array_foreach (json_object_get(store, "sessions"), j, session) {
             char pid[24], uid[24];
             snprintf(pid, sizeof(pid), "pid %llu",
-                     (unsigned long long)store_json_number(session, "pid"));
+                     (unsigned long long)json_get_number(session, "pid"));
             snprintf(uid, sizeof(uid), "uid %llu",
-                     (unsigned long long)store_json_number(session, "uid"));
-            ui_table_add(&table, (const char *[]){store_json_text(store, "name"),
-                                                  store_json_text(session, "mode"),
-                                                  store_json_text(session, "status"), pid, uid,
-                                                  store_json_text(session, "comm")});
+                     (unsigned long long)json_get_number(session, "uid"));
+            ui_table_add(&table, (const char *[]){json_get_text(store, "name"),
+                                                  json_get_text(session, "mode"),
+                                                  json_get_text(session, "status"), pid, uid,
+                                                  json_get_text(session, "comm")});
         }
     }
     ui_table_end(&table, to, 2);
@@ -330,12 +330,12 @@ static void look_print_unknown(const json_t *look, FILE *to)
     json_t *store;
     size_t i;
 
-    if (*store_json_text(look, "error"))
-        ui_line(to, "  its stores cannot be listed: %s", store_json_text(look, "error"));
+    if (*json_get_text(look, "error"))
+        ui_line(to, "  its stores cannot be listed: %s", json_get_text(look, "error"));
     json_array_foreach (json_object_get(look, "stores"), i, store) {
-        if (*store_json_text(store, "error"))
-            ui_line(to, "  the holders of %s cannot be read: %s", store_json_text(store, "name"),
-                    store_json_text(store, "error"));
+        if (*json_get_text(store, "error"))
+            ui_line(to, "  the holders of %s cannot be read: %s", json_get_text(store, "name"),
+                    json_get_text(store, "error"));
     }
 }
 

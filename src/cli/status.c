@@ -11,13 +11,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define BAR_MAX_WIDTH 60u
 #define BAR_MIN_WIDTH 10u
 #define TEXT_BYTES    160
 #define INDENT        2
-#define TIME_BYTES    32
 
 #define GROUP_TEXT_BYTES 9 /* 8 digits of an id, enough to tell two groups apart, and NUL */
 
@@ -27,7 +25,7 @@
 static const char *status_format_memory(const json_t *device, const char *key, const char *before,
                                         const char *behind, char *text, size_t room)
 {
-    uint64_t bytes = store_json_number(device, key);
+    uint64_t bytes = json_get_number(device, key);
     char size[SIZE_TEXT_BYTES];
 
     *text = '\0';
@@ -38,8 +36,8 @@ static const char *status_format_memory(const json_t *device, const char *key, c
 
 static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
 {
-    uint64_t total = store_json_number(device, "total_bytes");
-    uint64_t used = store_json_number(device, "used_bytes");
+    uint64_t total = json_get_number(device, "total_bytes");
+    uint64_t used = json_get_number(device, "used_bytes");
     char used_text[SIZE_TEXT_BYTES], total_text[SIZE_TEXT_BYTES], mapped[64], reserved[64];
     char bar[BAR_MAX_WIDTH + 1] = "", text[TEXT_BYTES];
     unsigned width;
@@ -51,8 +49,8 @@ static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
         status_format_memory(device, "mapped_bytes", "", " of it still mapped from former layouts",
                              mapped, sizeof(mapped)),
         status_format_memory(device, "reserved_bytes", "reserved ", "", reserved, sizeof(reserved)),
-        json_is_true(json_object_get(device, "draining")) ? ", drained: grants nothing" : "",
-        json_is_true(json_object_get(device, "fenced")) ? ", fenced for a checkpoint" : "");
+        json_get_flag(device, "draining") ? ", drained: grants nothing" : "",
+        json_get_flag(device, "fenced") ? ", fenced for a checkpoint" : "");
     taken = INDENT + 2 + strlen(text);
     width = screen > taken ? screen - (unsigned)taken : 0;
     if (width > BAR_MAX_WIDTH)
@@ -65,11 +63,11 @@ static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
 /* Adds a store that could not be read, with the error. */
 static void status_add_unknown(const json_t *store, struct ui_table *table)
 {
-    const char *name = store_json_text(store, "errno");
+    const char *name = json_get_text(store, "errno");
     char why[TEXT_BYTES];
 
-    snprintf(why, sizeof(why), "%s (%s)", store_json_text(store, "error"), name);
-    ui_table_add(table, (const char *[]){store_json_text(store, "name"),
+    snprintf(why, sizeof(why), "%s (%s)", json_get_text(store, "error"), name);
+    ui_table_add(table, (const char *[]){json_get_text(store, "name"),
                                          strcmp(name, "EACCES") ? "UNKNOWN" : "NO ACCESS", "-", "-",
                                          "-", "-", "-", why});
 }
@@ -83,9 +81,9 @@ static char *status_format_use(const json_t *store)
 
     if (!json_is_object(graph))
         return cli_format("%s", *holders ? holders : "-");
-    size_format(store_json_number(graph, "address_bytes"), addresses);
+    size_format(json_get_number(graph, "address_bytes"), addresses);
     return cli_format("%s%sgraph of %" PRIu64 " spaces, %s of addresses", holders,
-                      *holders ? ", " : "", store_json_number(graph, "spaces"), addresses);
+                      *holders ? ", " : "", json_get_number(graph, "spaces"), addresses);
 }
 
 static void status_add_store(const json_t *store, struct ui_table *table)
@@ -94,13 +92,13 @@ static void status_add_store(const json_t *store, struct ui_table *table)
     char group[GROUP_TEXT_BYTES], state[STATUS_STATE_BYTES];
     SCOPED_FREE char *use = status_format_use(store);
 
-    snprintf(group, sizeof(group), "%s", store_json_text(store, "group"));
-    size_format(store_json_number(store, "bytes"), bytes);
-    snprintf(allocations, sizeof(allocations), "%" PRIu64, store_json_number(store, "allocations"));
-    snprintf(entries, sizeof(entries), "%" PRIu64, store_json_number(store, "entries"));
-    snprintf(generation, sizeof(generation), "%" PRIu64, store_json_number(store, "generation"));
+    snprintf(group, sizeof(group), "%s", json_get_text(store, "group"));
+    size_format(json_get_number(store, "bytes"), bytes);
+    snprintf(allocations, sizeof(allocations), "%" PRIu64, json_get_number(store, "allocations"));
+    snprintf(entries, sizeof(entries), "%" PRIu64, json_get_number(store, "entries"));
+    snprintf(generation, sizeof(generation), "%" PRIu64, json_get_number(store, "generation"));
     ui_table_add(table,
-                 (const char *[]){store_json_text(store, "name"),
+                 (const char *[]){json_get_text(store, "name"),
                                   status_format_state(store, state, sizeof(state)), bytes,
                                   allocations, entries, generation, *group ? group : "-", use});
 }
@@ -126,8 +124,8 @@ static void status_print_stores(const json_t *stores, FILE *to)
 /* Prints the regions of all users together: their owners are private. */
 static void status_print_regions(const json_t *device, FILE *to)
 {
-    uint64_t regions = store_json_number(device, "regions");
-    uint64_t references = store_json_number(device, "region_references");
+    uint64_t regions = json_get_number(device, "regions");
+    uint64_t references = json_get_number(device, "region_references");
 
     if (regions > 0)
         ui_line(to, "  %" PRIu64 " region%s, %" PRIu64 " reference%s", regions,
@@ -138,21 +136,18 @@ static void status_print_regions(const json_t *device, FILE *to)
 static void status_print_recoveries(const json_t *device, FILE *to)
 {
     const json_t *last = json_object_get(device, "last_recovery");
-    uint64_t count = store_json_number(device, "recoveries");
-    uint64_t took_us = store_json_number(last, "took_us");
-    time_t time = (time_t)(store_json_number(last, "time_ms") / 1000);
-    char text[TIME_BYTES] = "";
-    struct tm parts;
+    uint64_t count = json_get_number(device, "recoveries");
+    uint64_t took_us = json_get_number(last, "took_us");
+    char text[CLOCK_TEXT_BYTES];
 
     if (count == 0)
         return;
-    if (gmtime_r(&time, &parts))
-        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
     ui_line(to,
             "  its worker was replaced %" PRIu64 " time%s, last at %s within %" PRIu64
             ".%03u ms: it %s",
-            count, count == 1 ? "" : "s", text, took_us / 1000, (unsigned)(took_us % 1000),
-            store_json_text(last, "cause"));
+            count, count == 1 ? "" : "s",
+            clock_format_utc(json_get_number(last, "time_ms") / 1000, text), took_us / 1000,
+            (unsigned)(took_us % 1000), json_get_text(last, "cause"));
 }
 
 static void status_print_unlisted(const json_t *look, FILE *to)
@@ -164,7 +159,7 @@ static void status_print_unlisted(const json_t *look, FILE *to)
 
 static void status_print_mount(const json_t *look, const char *pool, FILE *to, unsigned width)
 {
-    const char *path = store_json_text(look, "mount"), *reason, *obstacle;
+    const char *path = json_get_text(look, "mount"), *reason, *obstacle;
     SCOPED_FREE char *text = NULL;
     json_t *device = json_object_get(look, "device");
 
@@ -173,10 +168,10 @@ static void status_print_mount(const json_t *look, const char *pool, FILE *to, u
         ui_line(to, "%s  %s", path, text);
         return;
     }
-    reason = store_json_text(device, "health_reason");
-    obstacle = store_json_text(device, "mapping_obstacle");
-    ui_line(to, "%s  %s  %s%s%s%s  mapping %s%s%s", path, store_json_text(device, "name"),
-            store_json_text(look, "health"), *reason ? " (" : "", reason, *reason ? ")" : "",
+    reason = json_get_text(device, "health_reason");
+    obstacle = json_get_text(device, "mapping_obstacle");
+    ui_line(to, "%s  %s  %s%s%s%s  mapping %s%s%s", path, json_get_text(device, "name"),
+            json_get_text(look, "health"), *reason ? " (" : "", reason, *reason ? ")" : "",
             *obstacle ? "not shared (" : "shared", obstacle, *obstacle ? ")" : "");
     status_print_memory(device, to, width);
     status_print_recoveries(device, to);

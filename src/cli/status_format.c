@@ -15,19 +15,19 @@
 
 static bool status_same_holder(const json_t *a, const json_t *b)
 {
-    return a && b && store_json_number(a, "pid") == store_json_number(b, "pid") &&
-           strcmp(store_json_text(a, "mode"), store_json_text(b, "mode")) == 0 &&
-           strcmp(store_json_text(a, "status"), store_json_text(b, "status")) == 0 &&
-           strcmp(store_json_text(a, "comm"), store_json_text(b, "comm")) == 0;
+    return a && b && json_get_number(a, "pid") == json_get_number(b, "pid") &&
+           strcmp(json_get_text(a, "mode"), json_get_text(b, "mode")) == 0 &&
+           strcmp(json_get_text(a, "status"), json_get_text(b, "status")) == 0 &&
+           strcmp(json_get_text(a, "comm"), json_get_text(b, "comm")) == 0;
 }
 
 /* The pid is 0 where the daemon cannot see it. */
 static void status_print_holder(const json_t *session, size_t times, FILE *to)
 {
-    bool waits = strcmp(store_json_text(session, "status"), "held") != 0;
+    bool waits = strcmp(json_get_text(session, "status"), "held") != 0;
 
-    fprintf(to, "%s%s %" PRIu64 " %s", waits ? "waiting " : "", store_json_text(session, "mode"),
-            store_json_number(session, "pid"), store_json_text(session, "comm"));
+    fprintf(to, "%s%s %" PRIu64 " %s", waits ? "waiting " : "", json_get_text(session, "mode"),
+            json_get_number(session, "pid"), json_get_text(session, "comm"));
     if (times > 1)
         fprintf(to, " x%zu", times);
 }
@@ -61,7 +61,7 @@ static void status_format_place(const json_t *store, char *text, size_t room)
     const json_t *tiers = json_object_get(store, "residency");
     const json_t *moving = json_object_get(store, "moving");
     const char *at = json_string_value(json_array_get(tiers, 0)), *to;
-    bool is_committed = json_is_true(json_object_get(store, "committed"));
+    bool is_committed = json_get_flag(store, "committed");
     int bytes = 0;
 
     *text = '\0';
@@ -69,25 +69,24 @@ static void status_format_place(const json_t *store, char *text, size_t room)
         at = "none";
     if (is_committed && at && strcmp(at, "device") != 0)
         bytes = snprintf(text, room, " on %s", at);
-    to = store_json_text(moving, "to");
+    to = json_get_text(moving, "to");
     if (*to && bytes >= 0 && (size_t)bytes < room)
         snprintf(text + bytes, room - (size_t)bytes, " to %s %u%%", to,
-                 ui_percent(store_json_number(moving, "done_bytes"),
-                            store_json_number(moving, "all_bytes")));
+                 ui_percent(json_get_number(moving, "done_bytes"),
+                            json_get_number(moving, "all_bytes")));
 }
 
 char *status_format_state(const json_t *store, char *text, size_t room)
 {
     char place[STATUS_STATE_BYTES];
 
-    bool suspect = json_is_true(json_object_get(store, "suspect"));
-    bool fenced = json_is_true(json_object_get(store, "fenced"));
-    bool immutable = json_is_true(json_object_get(store, "immutable"));
+    bool suspect = json_get_flag(store, "suspect");
+    bool fenced = json_get_flag(store, "fenced");
+    bool immutable = json_get_flag(store, "immutable");
 
     status_format_place(store, place, sizeof(place));
-    snprintf(text, room, "%s%s%s%s%s", store_json_text(store, "state"),
-             immutable ? " immutable" : "", place, suspect ? " SUSPECT" : "",
-             fenced ? " FENCED" : "");
+    snprintf(text, room, "%s%s%s%s%s", json_get_text(store, "state"), immutable ? " immutable" : "",
+             place, suspect ? " SUSPECT" : "", fenced ? " FENCED" : "");
     return text;
 }
 
@@ -118,15 +117,15 @@ static const char *status_way_out(const char *name)
 
 char *status_format_unknown(const json_t *look, const char *subject)
 {
-    const char *name = store_json_text(look, "errno");
+    const char *name = json_get_text(look, "errno");
 
-    return cli_format("%s: %s (%s); %s", subject, store_json_text(look, "error"), name,
+    return cli_format("%s: %s (%s); %s", subject, json_get_text(look, "error"), name,
                       status_way_out(name));
 }
 
 char *status_format_absent(const json_t *look, const char *path)
 {
-    const char *health = store_json_text(look, "health");
+    const char *health = json_get_text(look, "health");
 
     if (strcmp(health, "dead") == 0)
         return cli_format("DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'",

@@ -23,7 +23,7 @@ static const json_t *pool_find(const json_t *look, const char *name)
     size_t i;
 
     json_array_foreach (json_object_get(look, "pools"), i, pool) {
-        if (strcmp(store_json_text(pool, "name"), name) == 0)
+        if (strcmp(json_get_text(pool, "name"), name) == 0)
             return pool;
     }
     return NULL;
@@ -38,7 +38,7 @@ static void pool_keep_stores(json_t *stores, const char *name)
         const json_t *store = json_array_get(stores, i);
         bool is_unknown = json_object_get(store, "error") != NULL;
 
-        if (is_unknown || strcmp(store_json_text(store, "pool"), name) == 0)
+        if (is_unknown || strcmp(json_get_text(store, "pool"), name) == 0)
             i++;
         else
             json_array_remove(stores, i);
@@ -69,10 +69,10 @@ static char *pool_format_age(const json_t *store, char text[AGE_BYTES])
         uint64_t seconds;
         const char *unit;
     } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
-    uint64_t last_s = store_json_number(store, "last_used_ms") / MS_PER_S, now_s, age_s;
+    uint64_t last_s = json_get_number(store, "last_used_ms") / MS_PER_S, now_s, age_s;
     size_t i = 0;
 
-    if (store_json_number(store, "held") > 0 || last_s == 0) {
+    if (json_get_number(store, "held") > 0 || last_s == 0) {
         snprintf(text, AGE_BYTES, last_s ? "now" : "never");
         return text;
     }
@@ -88,8 +88,8 @@ static char *pool_format_age(const json_t *store, char text[AGE_BYTES])
 static char *pool_format_places(const json_t *store, char text[PLACES_BYTES])
 {
     const json_t *tiers = json_object_get(store, "residency"), *tier;
-    const char *to = store_json_text(json_object_get(store, "moving"), "to");
-    bool is_committed = json_is_true(json_object_get(store, "committed"));
+    const char *to = json_get_text(json_object_get(store, "moving"), "to");
+    bool is_committed = json_get_flag(store, "committed");
     size_t i, used = 0;
 
     text[0] = '\0';
@@ -108,13 +108,12 @@ static void pool_add_store(const json_t *store, struct ui_table *table)
     char bytes[SIZE_TEXT_BYTES], state[STATUS_STATE_BYTES], age[AGE_BYTES], places[PLACES_BYTES];
     SCOPED_FREE char *holders = status_format_holders(store);
 
-    size_format(store_json_number(store, "bytes"), bytes);
-    ui_table_add(table,
-                 (const char *[]){store_json_text(store, "name"),
-                                  status_format_state(store, state, sizeof(state)),
-                                  pool_format_places(store, places), bytes,
-                                  json_is_true(json_object_get(store, "pinned")) ? "pinned" : "-",
-                                  pool_format_age(store, age), *holders ? holders : "-"});
+    size_format(json_get_number(store, "bytes"), bytes);
+    ui_table_add(table, (const char *[]){json_get_text(store, "name"),
+                                         status_format_state(store, state, sizeof(state)),
+                                         pool_format_places(store, places), bytes,
+                                         json_get_flag(store, "pinned") ? "pinned" : "-",
+                                         pool_format_age(store, age), *holders ? holders : "-"});
 }
 
 static bool pool_has_number(const json_t *pool, const char *key)
@@ -131,19 +130,19 @@ void status_pool_print_budget(const json_t *look, const char *name, FILE *to)
         fprintf(to, "%*sno pool %s\n", INDENT, "", name);
         return;
     }
-    size_format(store_json_number(pool, "used"), used);
-    size_format(store_json_number(pool, "max"), max);
-    size_format(store_json_number(pool, "min"), min);
+    size_format(json_get_number(pool, "used"), used);
+    size_format(json_get_number(pool, "max"), max);
+    size_format(json_get_number(pool, "min"), min);
     fprintf(to, "%*s%s: %s%s%s used", INDENT, "", name, used,
             pool_has_number(pool, "max") ? " of " : "", pool_has_number(pool, "max") ? max : "");
-    if (store_json_number(pool, "min") > 0)
+    if (json_get_number(pool, "min") > 0)
         fprintf(to, ", %s kept for it", min);
-    fprintf(to, ", %" PRIu64, store_json_number(pool, "resident"));
+    fprintf(to, ", %" PRIu64, json_get_number(pool, "resident"));
     if (pool_has_number(pool, "slots"))
-        fprintf(to, " of %" PRIu64, store_json_number(pool, "slots"));
-    fprintf(to, " with memory, class %s", store_json_text(pool, "class"));
-    if (store_json_number(pool, "sm") < 100)
-        fprintf(to, ", %" PRIu64 "%% of the processors", store_json_number(pool, "sm"));
+        fprintf(to, " of %" PRIu64, json_get_number(pool, "slots"));
+    fprintf(to, " with memory, class %s", json_get_text(pool, "class"));
+    if (json_get_number(pool, "sm") < 100)
+        fprintf(to, ", %" PRIu64 "%% of the processors", json_get_number(pool, "sm"));
     fputc('\n', to);
 }
 
@@ -158,8 +157,8 @@ void status_pool_print_stores(const json_t *stores, FILE *to)
                                           "HOLDERS"});
     json_array_foreach (stores, i, store) {
         if (json_object_get(store, "error"))
-            ui_table_add(&table, (const char *[]){store_json_text(store, "name"), "UNKNOWN", "-",
-                                                  "-", "-", "-", store_json_text(store, "error")});
+            ui_table_add(&table, (const char *[]){json_get_text(store, "name"), "UNKNOWN", "-", "-",
+                                                  "-", "-", json_get_text(store, "error")});
         else
             pool_add_store(store, &table);
     }

@@ -21,13 +21,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MOUNTINFO      "/proc/self/mountinfo"
 #define QUIET_MS       100 /* least time between two looks, with any number of events */
 #define DEFAULT_ROWS   24u
-#define TIME_BYTES     32
 #define FIRST_WATCHERS 2u /* poll entries: signals, mounts */
 
 /* A wait for the events of a mount. */
@@ -157,24 +155,15 @@ static void watch_show_json(struct watch *watch)
     watch->last_text = text;
 }
 
-static void watch_format_time(char text[TIME_BYTES])
-{
-    time_t now = time(NULL);
-    struct tm parts;
-
-    if (!gmtime_r(&now, &parts) || strftime(text, TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
-        strcpy(text, "-");
-}
-
 static json_t *watch_unknown_line(const json_t *look, const char *subject)
 {
-    return json_sprintf("%s: %s (%s)", subject, store_json_text(look, "error"),
-                        store_json_text(look, "errno"));
+    return json_sprintf("%s: %s (%s)", subject, json_get_text(look, "error"),
+                        json_get_text(look, "errno"));
 }
 
 static json_t *watch_mount_line(const json_t *look)
 {
-    const char *health = store_json_text(look, "health");
+    const char *health = json_get_text(look, "health");
     char subject[64];
 
     if (!json_object_get(look, "error") || strcmp(health, "dead") == 0)
@@ -192,12 +181,12 @@ static json_t *watch_store_line(const json_t *store)
     if (json_object_get(store, "error"))
         return watch_unknown_line(store, "unknown");
     holders = status_format_holders(store);
-    line = json_sprintf(
-        "%s  %s  allocations %" PRIu64 "  entries %" PRIu64 "  generation %" PRIu64 "  %s",
-        status_format_state(store, state, sizeof(state)),
-        size_format(store_json_number(store, "bytes"), bytes),
-        store_json_number(store, "allocations"), store_json_number(store, "entries"),
-        store_json_number(store, "generation"), *holders ? holders : "-");
+    line = json_sprintf("%s  %s  allocations %" PRIu64 "  entries %" PRIu64 "  generation %" PRIu64
+                        "  %s",
+                        status_format_state(store, state, sizeof(state)),
+                        size_format(json_get_number(store, "bytes"), bytes),
+                        json_get_number(store, "allocations"), json_get_number(store, "entries"),
+                        json_get_number(store, "generation"), *holders ? holders : "-");
     free(holders);
     return line;
 }
@@ -210,11 +199,11 @@ static json_t *watch_make_lines(const struct watch *watch)
 
     for (size_t i = 0; i < watch->look->mounts.count; i++) {
         const json_t *look = watch->look->looks[i];
-        const char *mount = store_json_text(look, "mount");
+        const char *mount = json_get_text(look, "mount");
         json_object_set_new(lines, mount, watch_mount_line(look));
         json_array_foreach (json_object_get(look, "stores"), j, store) {
             char path[2 * PATH_MAX];
-            snprintf(path, sizeof(path), "%s/%s", mount, store_json_text(store, "name"));
+            snprintf(path, sizeof(path), "%s/%s", mount, json_get_text(store, "name"));
             json_object_set_new(lines, path, watch_store_line(store));
         }
     }
@@ -223,9 +212,9 @@ static json_t *watch_make_lines(const struct watch *watch)
 
 static void watch_print_line(const char *path, const char *line)
 {
-    char stamp[TIME_BYTES];
+    char stamp[CLOCK_TEXT_BYTES];
 
-    watch_format_time(stamp);
+    clock_format_utc(clock_wall_ms() / 1000, stamp);
     ui_line(stdout, "%s  %s  %s", stamp, path, line);
 }
 

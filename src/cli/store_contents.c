@@ -87,7 +87,7 @@ bool store_is_known_to_have(const char *path, const uint8_t id[DIGEST_BYTES])
     char wanted[DIGEST_TEXT_BYTES];
 
     digest_text(id, wanted);
-    return info && strcmp(store_json_text(info, "contents_id"), wanted) == 0;
+    return info && strcmp(json_get_text(info, "contents_id"), wanted) == 0;
 }
 
 bool store_has_contents(const char *path, gmsfs_t *handle, const uint8_t id[DIGEST_BYTES],
@@ -129,7 +129,7 @@ int store_say_has_contents(const char *path, const uint8_t id[DIGEST_BYTES], boo
     digest_text(id, text);
     if (error)
         return store_explain(path, "tell if the layout is immutable", error);
-    if (immutable && !json_is_true(json_object_get(info, "immutable")))
+    if (immutable && !json_get_flag(info, "immutable"))
         return cli_error(
             "%s: has the contents %s already, but was committed without --immutable; remove "
             "it with rmdir, and pull it again, or leave --immutable out",

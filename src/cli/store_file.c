@@ -115,32 +115,18 @@ json_t *store_info_json(const char *path)
     return json;
 }
 
-uint64_t store_json_number(const json_t *object, const char *name)
-{
-    json_int_t value = json_integer_value(json_object_get(object, name));
-
-    return value > 0 ? (uint64_t)value : 0;
-}
-
-const char *store_json_text(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "";
-}
-
 void store_last_error(const char *path, char *text, size_t room)
 {
     json_auto_t *info = store_info_json(path);
 
-    snprintf(text, room, "%s", info ? store_json_text(info, "last_error") : "");
+    snprintf(text, room, "%s", info ? json_get_text(info, "last_error") : "");
 }
 
 int store_read_id(const char *path, uint8_t id[16])
 {
     json_auto_t *info = NULL;
     int error = store_read_json(path, "info", &info);
-    const char *text = info ? store_json_text(info, "id") : "";
+    const char *text = info ? json_get_text(info, "id") : "";
 
     if (error == -ENOTDIR || error == -EBADMSG || (!error && strlen(text) != 32))
         error = -ENOENT;

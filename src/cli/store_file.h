@@ -7,10 +7,9 @@
 #ifndef GMSFS_CLI_STORE_FILE_H
 #define GMSFS_CLI_STORE_FILE_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "base/json_get.h"
 
-#include <jansson.h>
+#include <stddef.h>
 
 /* Makes the path of a file in the store, absolute for an absolute store; free(3). NULL: no memory.
  */
@@ -41,9 +40,5 @@ void store_last_error(const char *path, char *text, size_t room);
 /* Reads the id of the store at `path` from its `info`. -ENOENT: it is no store; -EACCES: it may be
  * a store that this user cannot look into. */
 int store_read_id(const char *path, uint8_t id[16]);
-
-/* Returns an unsigned number of a JSON object, 0 if it has none of that name. */
-uint64_t store_json_number(const json_t *object, const char *name);
-const char *store_json_text(const json_t *object, const char *name); /* "" when it has none */
 
 #endif

@@ -31,8 +31,7 @@ static const char *find_obstacle(const json_t *info, const char *place)
 {
     const json_t *obstacle = json_object_get(info, "obstacle");
 
-    return strcmp(store_json_text(obstacle, "to"), place) == 0 ? store_json_text(obstacle, "text")
-                                                               : "";
+    return strcmp(json_get_text(obstacle, "to"), place) == 0 ? json_get_text(obstacle, "text") : "";
 }
 
 /* Returns `info` of the store, or NULL. */

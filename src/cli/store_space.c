@@ -23,8 +23,8 @@ void store_get_space(const char *path, gmsfs_t *handle, struct store_space *spac
         return;
     }
     space->is_known = true;
-    space->total_bytes = store_json_number(device, "total_bytes");
-    taken = store_json_number(device, "used_bytes") + store_json_number(device, "reserved_bytes");
+    space->total_bytes = json_get_number(device, "total_bytes");
+    taken = json_get_number(device, "used_bytes") + json_get_number(device, "reserved_bytes");
     json_decref(device);
     if (taken < space->total_bytes)
         space->free_bytes = space->total_bytes - taken;

@@ -2,35 +2,13 @@
 #include "governor/observe.h"
 
 #include "base/failure.h"
+#include "base/json_get.h"
 #include "base/number.h"
 #include "core/core.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- numbers and words of JSON -------------------------------------------------------------- */
-
-static uint64_t get_number(const json_t *object, const char *name)
-{
-    json_int_t number = json_integer_value(json_object_get(object, name));
-
-    return number > 0 ? (uint64_t)number : 0;
-}
-
-static const char *get_text(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "";
-}
-
-static bool is_true(const json_t *object, const char *name)
-{
-    return json_is_true(json_object_get(object, name));
-}
-
-/* ---- stores --------------------------------------------------------------------------------- */
 
 static unsigned get_places(const json_t *store)
 {
@@ -58,7 +36,7 @@ static uint64_t count_waiting(const json_t *store)
     size_t at;
 
     json_array_foreach (json_object_get(store, "sessions"), at, session)
-        waiting += strcmp(get_text(session, "status"), "waiting") == 0;
+        waiting += strcmp(json_get_text(session, "status"), "waiting") == 0;
     return waiting;
 }
 
@@ -66,20 +44,20 @@ static void see_store(const struct governor_past *past, const json_t *store,
                       struct governor_store *seen)
 {
     *seen = (struct governor_store){
-        .name = get_text(store, "name"),
-        .pool = get_text(store, "pool"),
-        .bytes = get_number(store, "bytes"),
-        .committed = is_true(store, "committed"),
-        .pinned = is_true(store, "pinned"),
-        .draining = is_true(store, "draining"),
-        .suspect = is_true(store, "suspect"),
-        .scratch = is_true(store, "scratch"),
-        .held = get_number(store, "held"),
+        .name = json_get_text(store, "name"),
+        .pool = json_get_text(store, "pool"),
+        .bytes = json_get_number(store, "bytes"),
+        .committed = json_get_flag(store, "committed"),
+        .pinned = json_get_flag(store, "pinned"),
+        .draining = json_get_flag(store, "draining"),
+        .suspect = json_get_flag(store, "suspect"),
+        .scratch = json_get_flag(store, "scratch"),
+        .held = json_get_number(store, "held"),
         .waiting = count_waiting(store),
         .places = get_places(store),
         .moving = json_is_object(json_object_get(store, "moving")),
-        .last_used_ms = get_number(store, "last_used_ms"),
-        .moved_ms = get_number(store, "moved_ms"),
+        .last_used_ms = json_get_number(store, "last_used_ms"),
+        .moved_ms = json_get_number(store, "moved_ms"),
     };
     seen->failed_ms = governor_moments_find(&past->stores, seen->name);
     seen->grants = governor_grants_count(&past->grants, seen->name);
@@ -96,7 +74,7 @@ static int see_stores(const struct governor_past *past, const json_t *look,
     if (!seen->stores)
         return -ENOMEM;
     json_array_foreach (stores, at, store) {
-        if (json_object_get(store, "error") || !*get_text(store, "name") ||
+        if (json_object_get(store, "error") || !*json_get_text(store, "name") ||
             seen->snapshot.store_count == GOVERNOR_MAX_STORES)
             continue;
         see_store(past, store, &seen->stores[seen->snapshot.store_count++]);
@@ -111,18 +89,19 @@ static void see_device(const json_t *device, struct governor_snapshot *snapshot)
 {
     /* free on the device, by any program */
     const json_t *others = json_object_get(device, "free_bytes");
-    uint64_t used = get_number(device, "used_bytes") + get_number(device, "reserved_bytes");
+    uint64_t used =
+        json_get_number(device, "used_bytes") + json_get_number(device, "reserved_bytes");
 
-    snapshot->device_bytes = get_number(device, "total_bytes");
+    snapshot->device_bytes = json_get_number(device, "total_bytes");
     snapshot->device_free = number_subtract(snapshot->device_bytes, used);
-    if (json_is_integer(others) && get_number(device, "free_bytes") < snapshot->device_free)
-        snapshot->device_free = get_number(device, "free_bytes");
-    snapshot->host_bytes = get_number(device, "host_total_bytes");
+    if (json_is_integer(others) && json_get_number(device, "free_bytes") < snapshot->device_free)
+        snapshot->device_free = json_get_number(device, "free_bytes");
+    snapshot->host_bytes = json_get_number(device, "host_total_bytes");
     snapshot->host_free =
-        number_subtract(snapshot->host_bytes, get_number(device, "host_used_bytes"));
-    snapshot->disk_bytes = get_number(device, "spill_total_bytes");
+        number_subtract(snapshot->host_bytes, json_get_number(device, "host_used_bytes"));
+    snapshot->disk_bytes = json_get_number(device, "spill_total_bytes");
     snapshot->disk_free =
-        number_subtract(snapshot->disk_bytes, get_number(device, "spill_used_bytes"));
+        number_subtract(snapshot->disk_bytes, json_get_number(device, "spill_used_bytes"));
 }
 
 static enum pool_class find_class(const char *name)
@@ -139,14 +118,14 @@ static void see_pool(const struct governor_past *past, const json_t *pool,
     const json_t *max = json_object_get(pool, "max");
 
     *seen = (struct governor_pool){
-        .name = get_text(pool, "name"),
-        .class = find_class(get_text(pool, "class")),
-        .min_bytes = get_number(pool, "min"),
-        .max_bytes = json_is_integer(max) ? get_number(pool, "max") : UINT64_MAX,
-        .used_bytes = get_number(pool, "used"),
-        .slots = get_number(pool, "slots"),
-        .resident = get_number(pool, "resident"),
-        .changed_ms = governor_moments_find(&past->pools, get_text(pool, "name")),
+        .name = json_get_text(pool, "name"),
+        .class = find_class(json_get_text(pool, "class")),
+        .min_bytes = json_get_number(pool, "min"),
+        .max_bytes = json_is_integer(max) ? json_get_number(pool, "max") : UINT64_MAX,
+        .used_bytes = json_get_number(pool, "used"),
+        .slots = json_get_number(pool, "slots"),
+        .resident = json_get_number(pool, "resident"),
+        .changed_ms = governor_moments_find(&past->pools, json_get_text(pool, "name")),
     };
 }
 
@@ -253,8 +232,8 @@ static int see_demand(struct governor_past *past, const struct governor_config *
 static int check_look(const json_t *look, struct failure *failure)
 {
     const json_t *device = json_object_get(look, "device");
-    const char *mount = get_text(look, "mount"), *health = get_text(look, "health");
-    const char *error = get_text(look, "error");
+    const char *mount = json_get_text(look, "mount"), *health = json_get_text(look, "health");
+    const char *error = json_get_text(look, "error");
 
     if (strcmp(health, "dead") == 0)
         return failure_set(failure, -ENOTCONN,
@@ -267,12 +246,12 @@ static int check_look(const json_t *look, struct failure *failure)
     if (!json_is_object(device) || *error)
         return failure_set(failure, -EIO, "%s: cannot be looked at: %s", mount,
                            *error ? error : "no answer");
-    if (is_true(device, "draining"))
+    if (json_get_flag(device, "draining"))
         return failure_set(failure, -EIO,
                            "%s: it is drained, and the governor waits; 'gmsfs drain --undo' ends "
                            "the drain",
                            mount);
-    if (is_true(device, "fenced"))
+    if (json_get_flag(device, "fenced"))
         return failure_set(failure, -EIO,
                            "%s: it is fenced for a checkpoint, and the governor waits", mount);
     return 0;

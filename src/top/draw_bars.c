@@ -31,13 +31,13 @@ struct bar {
 /* Other processes of a GPU may have taken a part of the mount's share that it has not used yet. */
 static void fill_device(struct bar *bar, const json_t *device)
 {
-    uint64_t used = look_number(device, "used_bytes"),
-             reserved = look_number(device, "reserved_bytes"),
-             freeing = look_number(device, "freeing_bytes"),
-             mapped = look_number(device, "mapped_bytes"), taken = used + reserved, others = 0;
+    uint64_t used = json_get_number(device, "used_bytes"),
+             reserved = json_get_number(device, "reserved_bytes"),
+             freeing = json_get_number(device, "freeing_bytes"),
+             mapped = json_get_number(device, "mapped_bytes"), taken = used + reserved, others = 0;
     const json_t *free_bytes = json_object_get(device, "free_bytes");
 
-    bar->total = look_number(device, "total_bytes");
+    bar->total = json_get_number(device, "total_bytes");
     bar->free = bar->total > taken ? bar->total - taken : 0;
     if (json_is_integer(free_bytes) && (uint64_t)json_integer_value(free_bytes) < bar->free)
         others = bar->free - (uint64_t)json_integer_value(free_bytes);
@@ -68,8 +68,8 @@ static bool make_bar(struct bar *bar, const json_t *device, unsigned tier)
         fill_device(bar, device);
         return true;
     }
-    bar->total = look_number(device, tiers[tier].total);
-    bar->parts[0].bytes = look_number(device, tiers[tier].used);
+    bar->total = json_get_number(device, tiers[tier].total);
+    bar->parts[0].bytes = json_get_number(device, tiers[tier].used);
     bar->free = bar->total > bar->parts[0].bytes ? bar->total - bar->parts[0].bytes : 0;
     return bar->total > 0;
 }
@@ -110,14 +110,15 @@ static void put_bar(struct screen *screen, const struct bar *bar, unsigned width
 /* Writes the warnings that an operator has to read before the numbers. */
 static void put_state(struct screen *screen, const json_t *device)
 {
-    const char *health = look_text(device, "health"), *reason = look_text(device, "health_reason");
+    const char *health = json_get_text(device, "health"),
+               *reason = json_get_text(device, "health_reason");
 
     if (strcmp(health, "ok") != 0)
         screen_print(screen, STYLE_BAD, " %s%s%s%s", health, *reason ? " (" : "", reason,
                      *reason ? ")" : "");
-    if (look_flag(device, "draining"))
+    if (json_get_flag(device, "draining"))
         screen_put(screen, STYLE_WARNING, " drained");
-    if (look_flag(device, "fenced"))
+    if (json_get_flag(device, "fenced"))
         screen_put(screen, STYLE_WARNING, " fenced");
 }
 
@@ -180,8 +181,8 @@ static unsigned count_lines(const struct top *top, const struct mount_facts *mou
 
     if (!device)
         return absent ? absent : 1;
-    return 1 + absent + (look_number(device, "host_total_bytes") > 0) +
-           (look_number(device, "spill_total_bytes") > 0);
+    return 1 + absent + (json_get_number(device, "host_total_bytes") > 0) +
+           (json_get_number(device, "spill_total_bytes") > 0);
 }
 
 static void put_absent(struct screen *screen, const struct mount_facts *mount,

@@ -16,9 +16,9 @@ static void put_move(struct screen *screen, const struct row *row)
     if (!json_is_object(move))
         return;
     screen_print(screen, STYLE_TITLE, "  %s to %s: %s of %s",
-                 look_flag(move, "spare") ? "copied" : "moving", look_text(move, "to"),
-                 size_format(look_number(move, "done_bytes"), done),
-                 size_format(look_number(move, "all_bytes"), all));
+                 json_get_flag(move, "spare") ? "copied" : "moving", json_get_text(move, "to"),
+                 size_format(json_get_number(move, "done_bytes"), done),
+                 size_format(json_get_number(move, "all_bytes"), all));
     if (row->rate > 0)
         screen_print(screen, STYLE_TITLE, ", %s/s", size_format(row->rate, rate));
 }
@@ -36,29 +36,29 @@ static void put_store_title(struct top *top, const struct row *row)
     put_move(screen, row);
     screen_print(screen, STYLE_TITLE,
                  "  generation %" PRIu64 ", allocations %" PRIu64 ", entries %" PRIu64,
-                 look_number(row->json, "generation"), look_number(row->json, "allocations"),
-                 look_number(row->json, "entries"));
+                 json_get_number(row->json, "generation"),
+                 json_get_number(row->json, "allocations"), json_get_number(row->json, "entries"));
 }
 
 static void put_session(struct top *top, const json_t *session, bool is_chosen, uint64_t now_ms)
 {
     struct screen *screen = &top->screen;
-    uint64_t since_ms = look_parse_time(look_text(session, "since"));
+    uint64_t since_ms = look_parse_time(json_get_text(session, "since"));
     enum style style = is_chosen ? STYLE_CHOSEN : STYLE_PLAIN;
     char number[TEXT_BYTES], age[AGE_BYTES];
 
-    screen_field(screen, style, look_text(session, "id"), 7, true);
+    screen_field(screen, style, json_get_text(session, "id"), 7, true);
     screen_put(screen, style, " ");
-    screen_field(screen, style, look_text(session, "mode"), 7, false);
+    screen_field(screen, style, json_get_text(session, "mode"), 7, false);
     screen_put(screen, style, " ");
-    screen_field(screen, style, look_text(session, "status"), 7, false);
-    snprintf(number, sizeof(number), " pid %" PRIu64, look_number(session, "pid"));
+    screen_field(screen, style, json_get_text(session, "status"), 7, false);
+    snprintf(number, sizeof(number), " pid %" PRIu64, json_get_number(session, "pid"));
     screen_field(screen, style, number, 12, false);
-    snprintf(number, sizeof(number), " uid %" PRIu64, look_number(session, "uid"));
+    snprintf(number, sizeof(number), " uid %" PRIu64, json_get_number(session, "uid"));
     screen_field(screen, style, number, 10, false);
     rows_format_age(now_ms > since_ms ? now_ms - since_ms : 0, age);
     screen_field(screen, style, age, 8, true);
-    screen_print(screen, style, " %s", look_text(session, "comm"));
+    screen_print(screen, style, " %s", json_get_text(session, "comm"));
     if (is_chosen)
         screen_fill(screen, style, screen->columns);
 }
@@ -77,11 +77,11 @@ static void put_troubles(struct screen *screen, const json_t *store, unsigned en
     const json_t *obstacle = json_object_get(store, "obstacle");
     char title[TEXT_BYTES];
 
-    put_trouble(screen, end, "cannot be read", look_text(store, "error"));
-    put_trouble(screen, end, "waits for memory behind", look_text(store, "behind"));
-    snprintf(title, sizeof(title), "not moved to %.16s", look_text(obstacle, "to"));
-    put_trouble(screen, end, title, look_text(obstacle, "text"));
-    put_trouble(screen, end, "last commit refused", look_text(store, "last_error"));
+    put_trouble(screen, end, "cannot be read", json_get_text(store, "error"));
+    put_trouble(screen, end, "waits for memory behind", json_get_text(store, "behind"));
+    snprintf(title, sizeof(title), "not moved to %.16s", json_get_text(obstacle, "to"));
+    put_trouble(screen, end, title, json_get_text(obstacle, "text"));
+    put_trouble(screen, end, "last commit refused", json_get_text(store, "last_error"));
 }
 
 /* Returns the first row to show, so that the chosen one is among `room`. */

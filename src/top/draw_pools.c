@@ -70,8 +70,8 @@ static void put_use(struct screen *screen, enum style style, uint64_t used, uint
 static void put_pool(struct lines *lines, size_t mount, const json_t *pool)
 {
     struct screen *screen = &lines->top->screen;
-    uint64_t used = look_number(pool, "used"), least = look_number(pool, "min"),
-             most = look_number(pool, "max");
+    uint64_t used = json_get_number(pool, "used"), least = json_get_number(pool, "min"),
+             most = json_get_number(pool, "max");
     bool has_most = json_is_integer(json_object_get(pool, "max"));
     bool is_full =
         has_most && (unsigned __int128)used * 100 >= (unsigned __int128)most * FULL_PERCENT;
@@ -79,9 +79,9 @@ static void put_pool(struct lines *lines, size_t mount, const json_t *pool)
 
     if (!begin_line(lines))
         return;
-    put_name(lines->top, mount, look_text(pool, "name"));
+    put_name(lines->top, mount, json_get_text(pool, "name"));
     screen_put(screen, STYLE_PLAIN, " ");
-    screen_field(screen, STYLE_PLAIN, look_text(pool, "class"), CLASS_WIDTH, false);
+    screen_field(screen, STYLE_PLAIN, json_get_text(pool, "class"), CLASS_WIDTH, false);
     put_number(screen, is_full ? STYLE_WARNING : STYLE_PLAIN, size_format(used, text));
     put_number(screen, STYLE_PLAIN, least ? size_format(least, text) : "-");
     put_number(screen, STYLE_PLAIN, has_most ? size_format(most, text) : "no limit");
@@ -109,7 +109,7 @@ static void put_pools(struct lines *lines)
 static void put_move(struct lines *lines, const struct row *row, const json_t *move)
 {
     struct screen *screen = &lines->top->screen;
-    uint64_t done = look_number(move, "done_bytes"), all = look_number(move, "all_bytes");
+    uint64_t done = json_get_number(move, "done_bytes"), all = json_get_number(move, "all_bytes");
     char text[SIZE_TEXT_BYTES], rate[SIZE_TEXT_BYTES + 2] = "-", left[AGE_BYTES] = "-";
 
     if (!begin_line(lines))
@@ -120,7 +120,7 @@ static void put_move(struct lines *lines, const struct row *row, const json_t *m
     }
     put_name(lines->top, row->mount, row->name);
     screen_put(screen, STYLE_PLAIN, " ");
-    screen_field(screen, STYLE_PLAIN, look_text(move, "to"), CLASS_WIDTH, false);
+    screen_field(screen, STYLE_PLAIN, json_get_text(move, "to"), CLASS_WIDTH, false);
     put_number(screen, STYLE_PLAIN, size_format(done, text));
     put_number(screen, STYLE_PLAIN, size_format(all, text));
     put_number(screen, STYLE_PLAIN, rate);

@@ -18,15 +18,15 @@ static void format_state(const json_t *store, char text[STATE_BYTES])
 {
     if (json_object_get(store, "error"))
         snprintf(text, STATE_BYTES, "%s",
-                 strcmp(look_text(store, "errno"), "EACCES") ? "UNKNOWN" : "NO ACCESS");
+                 strcmp(json_get_text(store, "errno"), "EACCES") ? "UNKNOWN" : "NO ACCESS");
     else
-        snprintf(text, STATE_BYTES, "%.20s%s%s%s%s", look_text(store, "state"),
-                 look_flag(store, "suspect") ? " SUSPECT" : "",
-                 look_flag(store, "fenced") ? " FENCED" : "",
-                 !look_flag(store, "draining")    ? ""
-                 : look_number(store, "held") > 0 ? " draining"
-                                                  : " drained",
-                 look_flag(store, "immutable") ? " immutable" : "");
+        snprintf(text, STATE_BYTES, "%.20s%s%s%s%s", json_get_text(store, "state"),
+                 json_get_flag(store, "suspect") ? " SUSPECT" : "",
+                 json_get_flag(store, "fenced") ? " FENCED" : "",
+                 !json_get_flag(store, "draining")    ? ""
+                 : json_get_number(store, "held") > 0 ? " draining"
+                                                      : " drained",
+                 json_get_flag(store, "immutable") ? " immutable" : "");
 }
 
 /* The tiers that have its bytes, the fastest first, for a writer's the device; and the way of its
@@ -35,7 +35,7 @@ static void format_place(const json_t *store, char text[PLACE_BYTES])
 {
     const json_t *tiers = json_object_get(store, "residency"), *tier,
                  *move = json_object_get(store, "moving");
-    uint64_t all = look_number(move, "all_bytes"), done = look_number(move, "done_bytes");
+    uint64_t all = json_get_number(move, "all_bytes"), done = json_get_number(move, "done_bytes");
     size_t i, used = 0;
 
     text[0] = '\0';
@@ -44,20 +44,20 @@ static void format_place(const json_t *store, char text[PLACE_BYTES])
                                  json_string_value(tier));
     if (used == 0)
         used = (size_t)snprintf(text, PLACE_BYTES, "%s",
-                                look_flag(store, "committed")     ? "none"
-                                : look_number(store, "bytes") > 0 ? "device"
-                                                                  : "-");
+                                json_get_flag(store, "committed")     ? "none"
+                                : json_get_number(store, "bytes") > 0 ? "device"
+                                                                      : "-");
     if (json_is_object(move))
-        snprintf(text + used, PLACE_BYTES - used, ">%.6s %u%%", look_text(move, "to"),
+        snprintf(text + used, PLACE_BYTES - used, ">%.6s %u%%", json_get_text(move, "to"),
                  all ? (unsigned)(done * 100 / all) : 0);
 }
 
 /* Of a store that sessions hold 0, NEVER if it was never used. */
 static uint64_t get_idle_ms(const json_t *store, uint64_t now_ms)
 {
-    uint64_t last_ms = look_number(store, "last_used_ms");
+    uint64_t last_ms = json_get_number(store, "last_used_ms");
 
-    if (look_number(store, "held") > 0)
+    if (json_get_number(store, "held") > 0)
         return 0;
     if (last_ms == 0)
         return NEVER;
@@ -69,8 +69,8 @@ static const json_t *find_before(const json_t *stores, const char *name)
 {
     size_t at = 0, count = json_array_size(stores);
 
-    ARRAY_SEARCH(at, count, strcmp(look_text(json_array_get(stores, at), "name"), name) < 0)
-    return at < count && strcmp(look_text(json_array_get(stores, at), "name"), name) == 0
+    ARRAY_SEARCH(at, count, strcmp(json_get_text(json_array_get(stores, at), "name"), name) < 0)
+    return at < count && strcmp(json_get_text(json_array_get(stores, at), "name"), name) == 0
                ? json_array_get(stores, at)
                : NULL;
 }
@@ -79,10 +79,11 @@ static const json_t *find_before(const json_t *stores, const char *name)
 static void note_rate(json_t *store, const json_t *before, uint64_t passed_ms)
 {
     json_t *move = json_object_get(store, "moving"), *former = json_object_get(before, "moving");
-    uint64_t done = look_number(move, "done_bytes"), was = look_number(former, "done_bytes");
+    uint64_t done = json_get_number(move, "done_bytes"),
+             was = json_get_number(former, "done_bytes");
 
     if (json_is_object(move) && json_is_object(former) && done >= was && passed_ms > 0 &&
-        strcmp(look_text(move, "to"), look_text(former, "to")) == 0)
+        strcmp(json_get_text(move, "to"), json_get_text(former, "to")) == 0)
         json_object_set_new(move, "rate",
                             json_integer((json_int_t)((done - was) * MS_PER_S / passed_ms)));
 }
@@ -95,7 +96,7 @@ static void note_rates(json_t *look, const struct mount_facts *mount, uint64_t n
 
     json_array_foreach (stores, i, store)
         if (json_is_object(json_object_get(store, "moving")))
-            note_rate(store, find_before(former, look_text(store, "name")),
+            note_rate(store, find_before(former, json_get_text(store, "name")),
                       now_ms > mount->looked_ms ? now_ms - mount->looked_ms : 0);
 }
 
@@ -105,7 +106,7 @@ static void count_sessions(struct row *row)
     size_t i;
 
     json_array_foreach (row->sessions, i, session) {
-        if (strcmp(look_text(session, "status"), "held") == 0)
+        if (strcmp(json_get_text(session, "status"), "held") == 0)
             row->holders++;
         else
             row->waiters++;
@@ -120,11 +121,11 @@ static void add_row(struct top *top, size_t mount, const json_t *store)
         .mount = mount,
         .json = store,
         .sessions = json_object_get(store, "sessions"),
-        .name = look_text(store, "name"),
-        .pool = look_text(store, "pool"),
-        .bytes = look_number(store, "bytes"),
+        .name = json_get_text(store, "name"),
+        .pool = json_get_text(store, "pool"),
+        .bytes = json_get_number(store, "bytes"),
         .idle_ms = get_idle_ms(store, top->mounts[mount].looked_ms),
-        .rate = look_number(json_object_get(store, "moving"), "rate"),
+        .rate = json_get_number(json_object_get(store, "moving"), "rate"),
     };
     format_state(store, row->state);
     format_place(store, row->place);
@@ -281,18 +282,18 @@ static bool is_bad_event(const char *name)
 
 static char *format_event(const struct mount_facts *mount, const json_t *event)
 {
-    uint64_t ms = look_number(event, "time_ms"), session = look_number(event, "session"),
-             pid = look_number(event, "pid"), s = ms / MS_PER_S;
-    const char *store = look_text(event, "store");
+    uint64_t ms = json_get_number(event, "time_ms"), session = json_get_number(event, "session"),
+             pid = json_get_number(event, "pid"), s = ms / MS_PER_S;
+    const char *store = json_get_text(event, "store");
     char *text = NULL, by[96] = "", number[40] = "";
 
     if (session)
         snprintf(number, sizeof(number), "  session %" PRIu64, session);
     if (pid)
-        snprintf(by, sizeof(by), "  pid %" PRIu64 " %.64s", pid, look_text(event, "comm"));
+        snprintf(by, sizeof(by), "  pid %" PRIu64 " %.64s", pid, json_get_text(event, "comm"));
     if (asprintf(&text, "%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 "  %s%s%s  %s%s%s", s / 3600 % 24,
                  s / 60 % 60, s % 60, mount->label, *store ? "/" : "", store,
-                 look_text(event, "event"), number, by) < 0)
+                 json_get_text(event, "event"), number, by) < 0)
         return NULL;
     return text;
 }
@@ -303,13 +304,13 @@ void top_take_event(struct top *top, size_t mount, const char *line, size_t byte
     struct event_line *at = &top->events[top->event_count % MAX_EVENTS];
     char *text;
 
-    if (!*look_text(event, "event"))
+    if (!*json_get_text(event, "event"))
         return;
     text = format_event(&top->mounts[mount], event);
     if (!text)
         return;
     free(at->text);
-    *at = (struct event_line){text, is_bad_event(look_text(event, "event"))};
+    *at = (struct event_line){text, is_bad_event(json_get_text(event, "event"))};
     top->event_count++;
 }
 

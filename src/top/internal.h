@@ -8,6 +8,7 @@
 #ifndef GMSFS_TOP_INTERNAL_H
 #define GMSFS_TOP_INTERNAL_H
 
+#include "base/json_get.h"
 #include "base/size.h"
 #include "top/top.h"
 
@@ -101,9 +102,6 @@ struct top {
 };
 
 /* ---- look.c ---- */
-uint64_t look_number(const json_t *object, const char *name);
-const char *look_text(const json_t *object, const char *name); /* "" if there is none */
-bool look_flag(const json_t *object, const char *name);
 /* A look's device; NULL if the mount did not answer. */
 const json_t *look_device(const struct mount_facts *mount);
 /* Milliseconds since 1970 of "2026-11-28T19:33:49Z"; 0 if it is no such time. */

@@ -134,16 +134,16 @@ static const char *find_tier(const struct top *top)
     const json_t *device = row ? look_device(&top->mounts[row->mount]) : NULL;
     bool is_on_host = row && strncmp(row->place, "host", 4) == 0;
 
-    if (look_number(device, "host_total_bytes") > 0 && !is_on_host)
+    if (json_get_number(device, "host_total_bytes") > 0 && !is_on_host)
         return "host";
-    return look_number(device, "spill_total_bytes") > 0 ? "disk" : NULL;
+    return json_get_number(device, "spill_total_bytes") > 0 ? "disk" : NULL;
 }
 
 static void press_revoke(struct top *top)
 {
     const json_t *session = rows_chosen_session(top);
     struct question *asked = begin_question(top, TOP_REVOKE);
-    bool waits = strcmp(look_text(session, "status"), "held") != 0;
+    bool waits = strcmp(json_get_text(session, "status"), "held") != 0;
 
     if (!asked)
         return;
@@ -156,12 +156,12 @@ static void press_revoke(struct top *top)
         top_set_message(top, "several sessions: choose one, then r again", false);
         return;
     }
-    snprintf(asked->session, sizeof(asked->session), "%s", look_text(session, "id"));
+    snprintf(asked->session, sizeof(asked->session), "%s", json_get_text(session, "id"));
     asked->order.session = asked->session;
     ASK(top, "revoke %s %s (%s, pid %lld %.32s)%s of %s", waits ? "waiter" : "session",
-        asked->session, look_text(session, "mode"), (long long)look_number(session, "pid"),
-        look_text(session, "comm"),
-        waits || look_text(session, "mode")[1] != 'W' ? "" : ", which loses its work,",
+        asked->session, json_get_text(session, "mode"), (long long)json_get_number(session, "pid"),
+        json_get_text(session, "comm"),
+        waits || json_get_text(session, "mode")[1] != 'W' ? "" : ", which loses its work,",
         asked->name);
 }
 
@@ -196,7 +196,7 @@ static void press_drain(struct top *top)
 
     if (!asked)
         return;
-    if (look_flag(rows_chosen(top)->json, "draining")) {
+    if (json_get_flag(rows_chosen(top)->json, "draining")) {
         asked->order.deed = TOP_UNDRAIN;
         ASK(top, "end the drain of %s", asked->name);
         return;

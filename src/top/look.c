@@ -6,25 +6,6 @@
 
 #define MS_PER_S 1000u
 
-uint64_t look_number(const json_t *object, const char *name)
-{
-    json_int_t number = json_integer_value(json_object_get(object, name));
-
-    return number > 0 ? (uint64_t)number : 0;
-}
-
-const char *look_text(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "";
-}
-
-bool look_flag(const json_t *object, const char *name)
-{
-    return json_is_true(json_object_get(object, name));
-}
-
 const json_t *look_device(const struct mount_facts *mount)
 {
     const json_t *device = json_object_get(mount->look, "device");

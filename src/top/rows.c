@@ -125,7 +125,7 @@ void rows_choose_session(struct top *top, size_t at)
         at = count - 1;
     top->chosen_row = count > 0 ? at : 0;
     snprintf(top->chosen_session, sizeof(top->chosen_session), "%s",
-             count > 0 ? look_text(json_array_get(row->sessions, at), "id") : "");
+             count > 0 ? json_get_text(json_array_get(row->sessions, at), "id") : "");
 }
 
 const json_t *rows_chosen_session(const struct top *top)
@@ -143,7 +143,7 @@ static void find_session(struct top *top)
     size_t i;
 
     json_array_foreach (row ? row->sessions : NULL, i, session) {
-        if (strcmp(look_text(session, "id"), top->chosen_session) == 0) {
+        if (strcmp(json_get_text(session, "id"), top->chosen_session) == 0) {
             top->chosen_row = i;
             return;
         }
