@@ -36,6 +36,17 @@ same() { # STORE PLACE
     cli verify "$M/path" "$WEB/plain/org/model/$INDEX"
 }
 
+@test "two repositories of a hub, and two folders of a bucket, are listed in one load" {
+    local kind rank
+    cp -r "$T/www/org/model" "$T/www/org/other"
+    for kind in hf s3; do
+        cli load --group "$M/$kind-a=$kind://org/model" "$M/$kind-b=$kind://org/other"
+        for rank in a b; do
+            assert_eq "$("$GMSFS" sum "$M/$kind-$rank")" "$("$GMSFS" sum "$M/path")" "sums of $kind-$rank"
+        done
+    done
+}
+
 count_fetched() { # prints the bytes of all ranges
     grep -oP '"range": "bytes=\K[0-9]+-[0-9]+' "$WEB_LOG" | awk -F- '{ sum += $2 - $1 + 1 } END { printf "%d", sum }'
 }

@@ -13,16 +13,6 @@
 #define LOOKED_AT     64u /* folders */
 #define SHOWN_FOLDERS 4u
 
-static bool has_ending(const char *name, const char *const *endings)
-{
-    size_t length = strlen(name);
-
-    for (; *endings; endings++)
-        if (length > strlen(*endings) && strcmp(name + length - strlen(*endings), *endings) == 0)
-            return true;
-    return false;
-}
-
 /* ---- no model here, but below -------------------------------------------------------------- */
 
 static bool has_name(const struct source_list *names, const char *name)
@@ -43,7 +33,7 @@ static bool has_model(struct source *source, const char *tree, const char *folde
     if (source_list(source, tree, folder, false, &names, &unused) != 0)
         return false;
     for (size_t i = 0; i < names.count && !is_found; i++)
-        is_found = has_ending(names.entries[i].name, endings);
+        is_found = source_name_ends(names.entries[i].name, endings);
     source_list_free(&names);
     return is_found;
 }
@@ -122,7 +112,7 @@ int find_say_none(struct source *source, const char *directory, const struct sou
     if (error)
         return error;
     for (size_t i = 0; i < names->count; i++)
-        if (has_ending(names->entries[i].name, others))
+        if (source_name_ends(names->entries[i].name, others))
             return safetensors_fail(failure, -ENOENT, directory, NULL,
                                     "has no safetensors and no GGUF file; '%.200s' is of a "
                                     "format that gmsfs does not load: fetch the model as "

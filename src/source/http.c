@@ -176,15 +176,6 @@ static int text_put(void *context, const uint8_t *bytes, size_t size_bytes)
     return is_all ? 0 : -ECONNABORTED;
 }
 
-static int text_check(void *context, struct flow *flow)
-{
-    (void)context;
-    if (!http_reply_is_encoded(&flow->reply))
-        return 0;
-    return failure_set(flow->failure, -EPROTO,
-                       "the server sends it compressed, which was not asked for");
-}
-
 static int text_finish(struct text *text, int error, char **bytes, size_t *count)
 {
     if (error == 0)
@@ -213,7 +204,6 @@ static int text_get(struct http *http, const struct http_target *target, const c
     do {
         into->count = 0;
         flow->is_head = into->is_head;
-        flow->check = text_check;
         flow->put = text_put;
         flow->context = into;
         error =

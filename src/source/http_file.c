@@ -2,7 +2,6 @@
 /* Files: what their server says of them, and ranges of their bytes. */
 #include "source/http_internal.h"
 
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,9 +32,6 @@ static bool take_size(struct http_file *file, const struct http_reply *reply)
 static int look_check(void *context, struct flow *flow)
 {
     (void)context;
-    if (http_reply_is_encoded(&flow->reply))
-        return failure_set(flow->failure, -EPROTO,
-                           "the server sends it compressed, which was not asked for");
     return flow->reply.status == 200 ? -ECONNABORTED : 0; /* the whole file would come */
 }
 

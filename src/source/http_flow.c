@@ -78,6 +78,9 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *context)
 
     if (!flow_is_good(flow))
         return take_refusal(flow, bytes, size * count);
+    if (error == 0 && !flow->is_begun && http_reply_is_encoded(&flow->reply))
+        error = failure_set(flow->failure, -EPROTO,
+                            "the server sends it compressed, which was not asked for");
     if (error == 0 && !flow->is_begun && flow->check)
         error = flow->check(flow->context, flow);
     flow->is_begun = true;
@@ -194,6 +197,7 @@ void flow_end(struct flow *flow)
     flow->curl->slist_free_all(flow->pin);
     flow->headers = flow->pin = NULL;
     flow->is_head = false;
+    flow->check = NULL;
 }
 
 /* ---- moving bytes --------------------------------------------------------------------------- */

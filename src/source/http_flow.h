@@ -29,7 +29,8 @@ struct flow {
     struct curl_slist *headers;
     struct curl_slist *pin;
     struct http_reply reply;
-    /* Called before the first byte of the body of a file; an error ends the transfer. */
+    /* Called before the first byte of the body of a file; an error ends the transfer. NULL: nothing
+     * to check; flow_end() ends it. */
     int (*check)(void *context, struct flow *flow);
     http_put *put;
     void *context;

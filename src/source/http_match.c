@@ -53,9 +53,6 @@ int http_file_check(const struct http_file *file, struct flow *flow, uint64_t fr
     struct http_range range;
     uint64_t bytes;
 
-    if (http_reply_is_encoded(&flow->reply))
-        return failure_set(flow->failure, -EPROTO,
-                           "the server sends it compressed, which was not asked for");
     if (!is_same(&flow->reply, "ETag", file->etag) ||
         (!file->etag && !is_same(&flow->reply, "Last-Modified", file->modified)))
         return changed(flow);

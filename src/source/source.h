@@ -72,6 +72,9 @@ struct source_file {
 /* Returns true if a place begins with SCHEME://, so that it is no path. */
 bool source_has_scheme(const char *place);
 
+/* Returns true if the name ends with one of these, and has more; NULL is their end. */
+bool source_name_ends(const char *name, const char *const *endings);
+
 /* Returns a place for messages: without its query, and without a name and password in it. The
  * caller frees it; NULL: out of memory. */
 char *source_show(const char *place);

@@ -51,7 +51,7 @@ int source_files_list(void *state, const char *tree, const char *folder, bool is
 
 /* ---- downloads ----------------------------------------------------------------------------- */
 
-static bool has_ending(const char *name, const char *const *endings)
+bool source_name_ends(const char *name, const char *const *endings)
 {
     size_t length = strlen(name);
 
@@ -72,7 +72,7 @@ static bool find_in(const char *directory, const char *below, char *text, size_t
     bool is_found = false;
 
     while (dir && !is_found && (entry = readdir(dir))) {
-        is_found = has_ending(entry->d_name, endings);
+        is_found = source_name_ends(entry->d_name, endings);
         if (is_found)
             snprintf(text, room, " ('%s%.250s' is still there)", below, entry->d_name);
     }
