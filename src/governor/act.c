@@ -104,35 +104,24 @@ char *governor_deed_command(const struct governor_deed *deed, const struct gover
 void governor_deed_name(const struct governor_deed *deed, const struct governor_config *config,
                         char *text, size_t room)
 {
+    static const struct {
+        const char *before, *behind;
+        bool of_model, has_tier;
+    } words[] = {
+        [GOVERNOR_SLEEP] = {"put ", " to sleep", true, false},
+        [GOVERNOR_WAKE] = {"wake ", "", true, false},
+        [GOVERNOR_DRAIN] = {"drain ", " and demote it to ", false, true},
+        [GOVERNOR_DEMOTE] = {"demote ", " to ", false, true},
+        [GOVERNOR_PROMOTE] = {"promote ", "", false, false},
+        [GOVERNOR_SPARE] = {"begin a spare of ", " in ", false, true},
+        [GOVERNOR_POOL_MAX] = {"change the max of pool ", "", false, false},
+        [GOVERNOR_REPORT] = {"report on ", "", false, false},
+    };
     const struct governor_model *model = find_model(deed, config);
-    const char *name = model ? model->name : deed->store ? deed->store : "";
+    const char *name = words[deed->kind].of_model && model ? model->name : deed->store;
 
-    switch (deed->kind) {
-    case GOVERNOR_SLEEP:
-        snprintf(text, room, "put %s to sleep", name);
-        break;
-    case GOVERNOR_WAKE:
-        snprintf(text, room, "wake %s", name);
-        break;
-    case GOVERNOR_DRAIN:
-        snprintf(text, room, "drain %s and demote it to %s", deed->store, get_tier(deed));
-        break;
-    case GOVERNOR_DEMOTE:
-        snprintf(text, room, "demote %s to %s", deed->store, get_tier(deed));
-        break;
-    case GOVERNOR_PROMOTE:
-        snprintf(text, room, "promote %s", deed->store);
-        break;
-    case GOVERNOR_SPARE:
-        snprintf(text, room, "begin a spare of %s in %s", deed->store, get_tier(deed));
-        break;
-    case GOVERNOR_POOL_MAX:
-        snprintf(text, room, "change the max of pool %s", deed->store);
-        break;
-    case GOVERNOR_REPORT:
-        snprintf(text, room, "nothing");
-        break;
-    }
+    snprintf(text, room, "%s%s%s%s", words[deed->kind].before, name ? name : "",
+             words[deed->kind].behind, words[deed->kind].has_tier ? get_tier(deed) : "");
 }
 
 /* ---- carrying out ---------------------------------------------------------------------------- */

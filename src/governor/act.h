@@ -28,7 +28,7 @@ struct governor_place {
 char *governor_deed_command(const struct governor_deed *deed, const struct governor_config *config,
                             const struct governor_place *place);
 
-/* Writes the deed in a few words: "demote qwen to host". */
+/* Writes the deed, which is no report, in a few words: "demote qwen to host". */
 void governor_deed_name(const struct governor_deed *deed, const struct governor_config *config,
                         char *text, size_t room);
 

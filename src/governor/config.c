@@ -37,6 +37,7 @@ struct key {
     const char *name;
     int (*set)(struct parser *parser, void *row, const struct key *key, const char *value);
     size_t offset; /* of the field */
+    uint64_t most; /* of a number */
 };
 
 static int copy_text(struct parser *parser, const char *text, char **copy)
@@ -133,12 +134,12 @@ static int set_min(struct parser *parser, void *row, const struct key *key, cons
 
 static int set_idle(struct parser *parser, void *row, const struct key *key, const char *value)
 {
-    return config_take_time(&parser->words, key->name, value, 1, MOST_IDLE, number_field(row, key));
+    return config_take_time(&parser->words, key->name, value, 1, key->most, number_field(row, key));
 }
 
-static int set_ttft(struct parser *parser, void *row, const struct key *key, const char *value)
+static int set_number(struct parser *parser, void *row, const struct key *key, const char *value)
 {
-    return config_take_number(&parser->words, key->name, value, 1, MOST_TTFT,
+    return config_take_number(&parser->words, key->name, value, 1, key->most,
                               number_field(row, key));
 }
 
@@ -148,28 +149,22 @@ static int set_base(struct parser *parser, void *row, const struct key *key, con
     return copy_text(parser, value, text_field(row, key));
 }
 
-static int set_prefetch(struct parser *parser, void *row, const struct key *key, const char *value)
-{
-    return config_take_number(&parser->words, key->name, value, 1, GOVERNOR_MAX_PREFETCH,
-                              number_field(row, key));
-}
-
 static const struct key model_keys[] = {
-    {"store", set_store, offsetof(struct governor_model, store)},
-    {"class", set_class, 0},
-    {"min", set_min, 0},
-    {"idle", set_idle, offsetof(struct governor_model, idle_ms)},
-    {"ttft_ms", set_ttft, offsetof(struct governor_model, ttft_ms)},
-    {"sleep", set_command, offsetof(struct governor_model, sleep)},
-    {"wake", set_command, offsetof(struct governor_model, wake)},
-    {"metrics", set_metrics, offsetof(struct governor_model, metrics)},
-    {"pool", set_pool, offsetof(struct governor_model, pool)},
+    {"store", set_store, offsetof(struct governor_model, store), 0},
+    {"class", set_class, 0, 0},
+    {"min", set_min, 0, 0},
+    {"idle", set_idle, offsetof(struct governor_model, idle_ms), MOST_IDLE},
+    {"ttft_ms", set_number, offsetof(struct governor_model, ttft_ms), MOST_TTFT},
+    {"sleep", set_command, offsetof(struct governor_model, sleep), 0},
+    {"wake", set_command, offsetof(struct governor_model, wake), 0},
+    {"metrics", set_metrics, offsetof(struct governor_model, metrics), 0},
+    {"pool", set_pool, offsetof(struct governor_model, pool), 0},
 };
 
 static const struct key adapters_keys[] = {
-    {"pool", set_pool, offsetof(struct governor_adapters, pool)},
-    {"base", set_base, offsetof(struct governor_adapters, base)},
-    {"prefetch", set_prefetch, offsetof(struct governor_adapters, prefetch)},
+    {"pool", set_pool, offsetof(struct governor_adapters, pool), 0},
+    {"base", set_base, offsetof(struct governor_adapters, base), 0},
+    {"prefetch", set_number, offsetof(struct governor_adapters, prefetch), GOVERNOR_MAX_PREFETCH},
 };
 
 static void list_keys(const struct key *keys, size_t count, char *text, size_t bytes)
