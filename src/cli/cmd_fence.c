@@ -156,18 +156,6 @@ static int fence_mount(struct fence *fence)
     return CLI_OK;
 }
 
-static int fence_path(struct fence *fence, char *path)
-{
-    const struct mount *mount;
-    SCOPED_MOUNTS struct mounts mounts = {0};
-    int status = mounts_open_at(path, &mounts, &mount);
-
-    if (status != CLI_OK)
-        return status;
-    fence->path = mount->path;
-    return fence_mount(fence);
-}
-
 static void fence_take(const char *name, const char *text, void *at)
 {
     struct fence *fence = at;
@@ -193,9 +181,14 @@ static const struct cli_option options[] = {
 static int fence_run(int argc, char **argv)
 {
     struct fence fence = {.op = GMSFS_FDS_FENCE};
+    SCOPED_MOUNTS struct mounts mounts = {0};
+    const struct mount *mount;
 
     cli_parse(argc, argv, &fence);
-    return fence_path(&fence, argv[optind]);
+    if (mounts_open_at(argv[optind], &mounts, &mount) != CLI_OK)
+        return CLI_FAILURE;
+    fence.path = mount->path;
+    return fence_mount(&fence);
 }
 
 const struct cli_command cmd_fence = {

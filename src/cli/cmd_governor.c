@@ -201,19 +201,6 @@ static int governor_start(struct governor *governor)
     return status;
 }
 
-static int governor_at(struct governor *governor, char *path)
-{
-    const struct mount *mount;
-    SCOPED_MOUNTS struct mounts mounts = {0};
-    int status = mounts_open_at(path, &mounts, &mount);
-
-    if (status != CLI_OK)
-        return status;
-    governor_block_signals(); /* before the lock: its next claimant is told to send SIGHUP here */
-    governor->round.mount = mount;
-    return governor_start(governor);
-}
-
 static const struct cli_option options[] = {
     {"--config", 'c', "FILE", cli_take_text, offsetof(struct governor, file),
      "its rules for each model (default: " DEFAULT_FILE ");\n"
@@ -229,9 +216,13 @@ static const struct cli_option options[] = {
 static int governor_run(int argc, char **argv)
 {
     struct governor governor = {.file = DEFAULT_FILE, .round.lock = -1};
+    SCOPED_MOUNTS struct mounts mounts = {0};
 
     cli_parse(argc, argv, &governor);
-    return governor_at(&governor, argv[optind]);
+    if (mounts_open_at(argv[optind], &mounts, &governor.round.mount) != CLI_OK)
+        return CLI_FAILURE;
+    governor_block_signals(); /* before the lock: its next claimant is told to send SIGHUP here */
+    return governor_start(&governor);
 }
 
 const struct cli_command cmd_governor = {

@@ -28,25 +28,15 @@ static void say(const char *text)
 }
 
 /* One more address of a kind. */
-static void add_address(const char *option, const char *address, const char **list, size_t *count)
+static void take_address(const char *name, const char *text, void *at)
 {
+    struct triton_options *values = at;
+    bool is_http = strcmp(name, "--http") == 0;
+    size_t *count = is_http ? &values->http_count : &values->grpc_count;
+
     if (*count == TRITON_MAX_ADDRESSES)
-        cli_usage_error("%s can be given %u times", option, TRITON_MAX_ADDRESSES);
-    list[(*count)++] = address;
-}
-
-static void take_http(const char *name, const char *text, void *at)
-{
-    struct triton_options *values = at;
-
-    add_address(name, text, values->http, &values->http_count);
-}
-
-static void take_grpc(const char *name, const char *text, void *at)
-{
-    struct triton_options *values = at;
-
-    add_address(name, text, values->grpc, &values->grpc_count);
+        cli_usage_error("%s can be given %u times", name, TRITON_MAX_ADDRESSES);
+    (is_http ? values->http : values->grpc)[(*count)++] = text;
 }
 
 /* Applies the default to a missing option; 'none' means no address. */
@@ -64,17 +54,10 @@ static void settle_addresses(const char *option, const char *usual, const char *
     }
 }
 
-static int triton_serve(const struct triton_options *options)
-{
-    struct failure failure;
-
-    return triton_run(options, &failure) == 0 ? CLI_OK : cli_failure(&failure);
-}
-
 static const struct cli_option options[] = {
-    {"--http", 0, "ADDRESS:PORT", take_http, 0,
+    {"--http", 0, "ADDRESS:PORT", take_address, 0,
      "where HTTP is served (default: 127.0.0.1:8000); 'none': nowhere"},
-    {"--grpc", 0, "ADDRESS:PORT", take_grpc, 0,
+    {"--grpc", 0, "ADDRESS:PORT", take_address, 0,
      "where gRPC is served (default: 127.0.0.1:8001), or unix:PATH; 'none'\n"
      "Both may be given several times. Port 0: one that is free"},
     {"--token-file", 0, "FILE", cli_take_text, offsetof(struct triton_options, token_file),
@@ -94,6 +77,7 @@ static const struct cli_option options[] = {
 static int triton_command(int argc, char **argv)
 {
     struct triton_options values = {.on_serving = say, .drain_ms = UINT64_MAX};
+    struct failure failure;
 
     cli_parse(argc, argv, &values);
     settle_addresses("--http", "127.0.0.1:8000", values.http, &values.http_count);
@@ -103,7 +87,7 @@ static int triton_command(int argc, char **argv)
     if (argc - optind != 1)
         cli_usage_error("a MOUNT is needed");
     values.mount = argv[optind];
-    return triton_serve(&values);
+    return triton_run(&values, &failure) == 0 ? CLI_OK : cli_failure(&failure);
 }
 
 const struct cli_command cmd_triton = {
