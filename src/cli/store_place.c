@@ -2,6 +2,7 @@
 #include "cli/store_place.h"
 
 #include "base/fd_path.h"
+#include "base/file_io.h"
 #include "base/hex.h"
 #include "base/scope.h"
 #include "cli/cli.h"
@@ -119,15 +120,22 @@ static int place_read(int fd, struct place *place)
     return 0;
 }
 
-/* Waits for a change. CLI_OK, also after the time. */
-static int place_poll(const char *path, int fd, uint64_t left_ms)
+/* Reads where it is, by place_open(). CLI_OK, or CLI_FAILURE after the error. */
+static int place_look(const char *path, int fd, struct place *now)
+{
+    int error = fd < 0 ? fd : place_read(fd, now);
+
+    return error ? place_explain(path, "read where it is", error) : CLI_OK;
+}
+
+/* Waits for a change, or until the time is over, and reads it again. */
+static int place_poll(const char *path, int fd, uint64_t left_ms, struct place *now)
 {
     struct pollfd change = {.fd = fd, .events = POLLPRI};
-    int ready = poll(&change, 1, left_ms > INT_MAX ? INT_MAX : (int)left_ms);
 
-    if (ready >= 0 || errno == EINTR)
-        return CLI_OK;
-    return place_explain(path, "wait for its place", -errno);
+    if (poll(&change, 1, left_ms > INT_MAX ? INT_MAX : (int)left_ms) < 0 && errno != EINTR)
+        return place_explain(path, "wait for its place", -errno);
+    return place_look(path, fd, now);
 }
 
 /* True if the running move only makes a spare: the store stays where it is. */
@@ -141,30 +149,22 @@ static bool place_makes_spare(int dir, const char *path)
 /* Waits until no move is running, or one to `place`. */
 static int place_wait_rest(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
-    uint64_t start_ms = clock_now_ms(), left_ms = *timeout_ms;
-    int fd = place_open(dir, path, O_RDONLY), status = CLI_OK, error;
+    uint64_t start_ms = clock_now_ms(), whole_ms = *timeout_ms;
+    SCOPED_CLOSE int fd = place_open(dir, path, O_RDONLY);
     struct place now;
+    int status = place_look(path, fd, &now);
 
-    if (fd < 0)
-        return place_explain(path, "read where it is", fd);
-    while (status == CLI_OK) {
-        error = place_read(fd, &now);
-        if (error)
-            status = place_explain(path, "read where it is", error);
-        if (error || !*now.to || (strcmp(now.to, place) == 0 && !place_makes_spare(dir, path)))
-            break;
-        left_ms = cli_left_ms(start_ms, *timeout_ms);
-        if (left_ms == 0) {
+    while (status == CLI_OK && *now.to &&
+           (strcmp(now.to, place) != 0 || place_makes_spare(dir, path))) {
+        *timeout_ms = cli_left_ms(start_ms, whole_ms);
+        if (*timeout_ms == 0) {
             cli_error("%s: still moving to %s; order it again when that has ended, or give it more "
                       "time (--timeout)",
                       path, now.to);
-            status = CLI_TIMEOUT;
-        } else {
-            status = place_poll(path, fd, left_ms);
+            return CLI_TIMEOUT;
         }
+        status = place_poll(path, fd, *timeout_ms, &now);
     }
-    close(fd);
-    *timeout_ms = left_ms;
     return status;
 }
 
@@ -244,26 +244,17 @@ int store_place_wait(int dir, const char *path, const char *place, bool ordered,
                      uint64_t timeout_ms)
 {
     uint64_t start_ms = clock_now_ms(), left_ms;
-    int fd = place_open(dir, path, O_RDONLY), status = CLI_OK, error;
+    SCOPED_CLOSE int fd = place_open(dir, path, O_RDONLY);
     struct place now;
+    int status = place_look(path, fd, &now);
 
-    if (fd < 0)
-        return place_explain(path, "read where it is", fd);
-    while (status == CLI_OK) {
-        error = place_read(fd, &now);
-        if (error)
-            status = place_explain(path, "read where it is", error);
-        if (error || strcmp(now.at, place) == 0)
-            break;
+    while (status == CLI_OK && strcmp(now.at, place) != 0) {
         left_ms = cli_left_ms(start_ms, timeout_ms);
-        if (ordered && strcmp(now.to, place) != 0) {
-            status = place_explain_end(dir, path, place);
-        } else if (left_ms == 0) {
-            status = place_late(path, &now);
-        } else {
-            status = place_poll(path, fd, left_ms);
-        }
+        if (ordered && strcmp(now.to, place) != 0)
+            return place_explain_end(dir, path, place);
+        if (left_ms == 0)
+            return place_late(path, &now);
+        status = place_poll(path, fd, left_ms, &now);
     }
-    close(fd);
     return status;
 }
