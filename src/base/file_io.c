@@ -70,3 +70,9 @@ void file_leave_stream(FILE **stream)
     if (*stream)
         fclose(*stream);
 }
+
+void file_leave_directory(DIR **directory)
+{
+    if (*directory)
+        closedir(*directory);
+}

@@ -10,6 +10,7 @@
 
 #include "base/scope.h"
 
+#include <dirent.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,10 +25,13 @@ int file_write(int fd, const void *bytes, size_t size_bytes);
 /* Ends O_DIRECT: this file description uses the page cache from now on. */
 void file_end_direct(int fd);
 
-/* Closes the variable's descriptor (-1: none) or input stream (NULL: none) when its block ends. */
+/* Closes the variable's descriptor (-1: none), input stream or directory (NULL: none) when its
+ * block ends. */
 #define SCOPED_CLOSE SCOPED(file_close_fd)
 #define SCOPED_FILE  SCOPED(file_leave_stream)
+#define SCOPED_DIR   SCOPED(file_leave_directory)
 void file_close_fd(int *fd); /* and sets it to -1 */
 void file_leave_stream(FILE **stream);
+void file_leave_directory(DIR **directory);
 
 #endif

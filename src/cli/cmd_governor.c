@@ -97,7 +97,7 @@ static bool governor_is_asked_to_end(void)
 
 static int governor_read(const char *file, struct governor_config *config, struct failure *failure)
 {
-    uint8_t *bytes = NULL;
+    SCOPED_FREE uint8_t *bytes = NULL;
     size_t size = 0;
     struct failure why;
     int error = store_read_bytes(file, GOVERNOR_MAX_CONFIG, &bytes, &size);
@@ -111,7 +111,6 @@ static int governor_read(const char *file, struct governor_config *config, struc
                                               "names another place"
                                             : "");
     error = governor_config_parse((const char *)bytes, size, config, &why);
-    free(bytes);
     return error ? failure_set(failure, error, "%s: %.3800s", file, why.text) : 0;
 }
 

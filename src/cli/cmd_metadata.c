@@ -8,7 +8,6 @@
 #include "base/clean.h"
 #include "base/file_io.h"
 #include "base/key_name.h"
-#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/store_connect.h"
@@ -195,7 +194,7 @@ static int metadata_read_input(void **value, size_t *value_bytes)
 static int metadata_find_allocation(const struct metadata *metadata, gmsfs_t *handle,
                                     struct metadata_entry *entry)
 {
-    struct gmsfs_handle_info *list;
+    SCOPED_FREE struct gmsfs_handle_info *list = NULL;
     const struct gmsfs_handle_info *found = NULL;
     char *end;
     unsigned long long slot = strtoull(metadata->allocation, &end, 10);
@@ -217,7 +216,6 @@ static int metadata_find_allocation(const struct metadata *metadata, gmsfs_t *ha
         cli_error("%s: no allocation '%s'; its directory 'allocations' lists them", metadata->store,
                   metadata->allocation);
     }
-    free(list);
     return found ? CLI_OK : CLI_FAILURE;
 }
 
@@ -264,7 +262,7 @@ static int metadata_remove(const struct metadata *metadata, gmsfs_t *handle)
 
 static int metadata_get(const struct metadata *metadata, gmsfs_t *handle)
 {
-    uint8_t *value;
+    SCOPED_FREE uint8_t *value = NULL;
     size_t value_bytes;
     int error = metadata_read(metadata->store, metadata->key, &value, &value_bytes);
 
@@ -274,13 +272,12 @@ static int metadata_get(const struct metadata *metadata, gmsfs_t *handle)
     if (isatty(STDOUT_FILENO))
         clean_bytes(value, value_bytes, "\n\t");
     fwrite(value, 1, value_bytes, stdout);
-    free(value);
     return CLI_OK;
 }
 
 static int metadata_list(const struct metadata *metadata, gmsfs_t *handle)
 {
-    char **keys;
+    SCOPED_FREE char **keys = NULL;
     size_t count;
     int error = gmsfs_metadata_list(handle, metadata->key, &keys, &count);
 
@@ -291,7 +288,6 @@ static int metadata_list(const struct metadata *metadata, gmsfs_t *handle)
             clean_text(keys[i]);
         puts(keys[i]);
     }
-    free(keys);
     return CLI_OK;
 }
 

@@ -456,7 +456,7 @@ static const struct cli_option options[] = {
 static int run_run(int argc, char **argv)
 {
     struct run run = {.timeout_ms = CLI_FOREVER, .fd = -1};
-    int status, at;
+    int at;
 
     cli_parse(argc, argv, &run);
     run.file = run.mode == 'a' ? "auto" : run.mode == 'd' ? "data" : "lock";
@@ -468,12 +468,9 @@ static int run_run(int argc, char **argv)
         run.command = argv + at + 1;
     if (at >= argc || run.command >= argv + argc)
         cli_usage_error("a STORE and a COMMAND are needed");
-    run.store = realpath(argv[at], NULL);
-    if (!run.store)
-        run.store = cli_need(strdup(argv[at])); /* opening it will explain the error */
-    status = run_do(&run);
-    free(run.store);
-    return status;
+    SCOPED_FREE char *store = realpath(argv[at], NULL);
+    run.store = store ? store : argv[at]; /* opening it will explain the error */
+    return run_do(&run);
 }
 
 const struct cli_command cmd_run = {

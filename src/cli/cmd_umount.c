@@ -5,7 +5,7 @@
  * Root unmounts as umount(8) does. In a mount of an ordinary user the daemon itself keeps the mount
  * busy by its socket, so this command first asks it, through that socket, to unmount.
  */
-#include "base/scope.h"
+#include "base/file_io.h"
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
@@ -93,7 +93,7 @@ static bool is_beside_us(pid_t pid)
 static void visit_all(const struct mount *mount, copies_visit visit, void *context)
 {
     bool goes_on = visit_process(mount, getpid(), visit, context);
-    DIR *processes = opendir("/proc");
+    SCOPED_DIR DIR *processes = opendir("/proc");
     struct dirent *entry;
 
     while (goes_on && processes && (entry = readdir(processes))) {
@@ -101,8 +101,6 @@ static void visit_all(const struct mount *mount, copies_visit visit, void *conte
         if (pid && !is_beside_us(pid))
             goes_on = visit_process(mount, pid, visit, context);
     }
-    if (processes)
-        closedir(processes);
 }
 
 static bool note_one(void *context, const struct mount *copy, pid_t pid)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs web - serves mounts over HTTP, read-only, by nginx */
 #include "base/file_io.h"
-#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/mounts.h"
 #include "cli/web_start.h"

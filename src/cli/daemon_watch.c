@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/child.h"
+#include "base/file_io.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/mappers.h"
@@ -104,15 +105,12 @@ static void find_memory(struct daemon_watch *watch)
 {
     char path[PATH_BYTES];
     struct dirent *entry;
-    DIR *dir;
 
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)watch->keeper);
-    dir = opendir(path);
+    SCOPED_DIR DIR *dir = opendir(path);
     while (dir && (entry = readdir(dir)))
         if (entry->d_name[0] != '.')
             note_memory(watch, dirfd(dir), entry->d_name);
-    if (dir)
-        closedir(dir);
     if (watch->memory_count)
         qsort(watch->memory, watch->memory_count, sizeof(*watch->memory), compare_inodes);
 }

@@ -37,32 +37,25 @@ json_t *holders_read(const char *path)
 /* A line of a file of /proc/PID, behind `label`; free(3). NULL: there is none. */
 static char *read_line(long long pid, const char *file, const char *label)
 {
-    char path[PATH_BYTES], *text = NULL, *at, *line = NULL;
+    SCOPED_FREE char *text = NULL;
+    char path[PATH_BYTES], *at;
 
     snprintf(path, sizeof(path), "/proc/%lld/%s", pid, file);
-    if (store_read_text(path, &text) != 0)
+    if (store_read_text(path, &text) != 0 || !(at = strstr(text, label)))
         return NULL;
-    at = *label ? strstr(text, label) : text;
-    if (at) {
-        at += strlen(label);
-        at[strcspn(at, "\n")] = '\0';
-        line = strdup(at);
-    }
-    free(text);
-    return line;
+    at += strlen(label);
+    at[strcspn(at, "\n")] = '\0';
+    return strdup(at);
 }
 
 /* The daemon has the same numbers for processes: its own has one name, from here on down. */
 static bool counts_as_we_do(const char *mount)
 {
     int pid = daemon_ask_pid(mount);
-    char *names = pid > 0 ? read_line(pid, "status", "\nNSpid:") : NULL, *end;
-    bool is_one = false;
+    SCOPED_FREE char *names = pid > 0 ? read_line(pid, "status", "\nNSpid:") : NULL;
+    char *end;
 
-    if (names && strtoll(names, &end, 10) == pid)
-        is_one = end[strspn(end, " \t")] == '\0';
-    free(names);
-    return is_one;
+    return names && strtoll(names, &end, 10) == pid && end[strspn(end, " \t")] == '\0';
 }
 
 /* When it began, in seconds since 1970; 0: not to be had. */

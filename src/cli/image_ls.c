@@ -154,17 +154,16 @@ static void ls_print_text(const struct ls *ls)
 static json_t *ls_json_allocation(const struct ls *ls, size_t rank)
 {
     const struct image_allocation *allocation = &ls->image.manifest.allocations[rank];
-    char sum[DIGEST_TEXT_BYTES], *tag = ls_tag(ls, rank);
+    SCOPED_FREE char *tag = ls_tag(ls, rank);
+    char sum[DIGEST_TEXT_BYTES];
     bool has_sum = ls_sum(ls, allocation, sum);
-    json_t *json = json_pack(
+
+    return json_pack(
         "{s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "rank", (json_int_t)rank, "size_bytes",
         (json_int_t)allocation->size_bytes, "stored_bytes", (json_int_t)allocation->stored_bytes,
         "pieces", (json_int_t)allocation->piece_count, "pieces_there",
         (json_int_t)ls_count_done(ls, allocation), "hash", has_sum ? json_string(sum) : json_null(),
         "name", ui_json_text(allocation->name), "tag", ui_json_text(tag));
-
-    free(tag);
-    return json;
 }
 
 static json_t *ls_json_entry(const struct ls *ls, size_t index)

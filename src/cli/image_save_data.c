@@ -4,7 +4,6 @@
 
 #include "base/digest.h"
 #include "base/file_io.h"
-#include "base/scope.h"
 #include "base/thread.h"
 #include "cli/signals.h"
 #include "mover/sink.h"

@@ -54,7 +54,7 @@ static void read_comm(pid_t pid, char comm[COMM_BYTES])
 
 void mappers_list(mappers_count *count, const void *context, mappers_take *take, void *to)
 {
-    DIR *processes = opendir("/proc");
+    SCOPED_DIR DIR *processes = opendir("/proc");
     struct dirent *entry;
 
     while (processes && (entry = readdir(processes))) {
@@ -63,8 +63,6 @@ void mappers_list(mappers_count *count, const void *context, mappers_take *take,
         if (bytes)
             take(to, pid, bytes);
     }
-    if (processes)
-        closedir(processes);
 }
 
 static void add_row(void *table, pid_t pid, uint64_t mapped_bytes)

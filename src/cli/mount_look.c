@@ -3,7 +3,6 @@
 
 #include "base/child.h"
 #include "base/file_io.h"
-#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/mappers.h"
 #include "cli/store_file.h"
@@ -146,7 +145,7 @@ static int look_filter(const struct dirent *entry)
 /* The directories at the top are the stores, but for that of the regions. */
 static int look_at_stores(const char *mount, json_t *stores)
 {
-    struct dirent **names;
+    SCOPED_FREE struct dirent **names = NULL;
     json_t *store;
     int count = scandir(mount, &names, look_filter, alphasort);
 
@@ -158,7 +157,6 @@ static int look_at_stores(const char *mount, json_t *stores)
             json_array_append_new(stores, store);
         free(names[i]);
     }
-    free(names);
     return 0;
 }
 
@@ -286,7 +284,7 @@ json_t *mount_look_one(const struct mount *mount)
 
 json_t **mount_look(const struct mounts *mounts)
 {
-    struct mount_look *looks = cli_need(calloc(mounts->count + 1, sizeof(*looks)));
+    SCOPED_FREE struct mount_look *looks = cli_need(calloc(mounts->count + 1, sizeof(*looks)));
     json_t **list = cli_need(calloc(mounts->count + 1, sizeof(json_t *)));
     uint64_t start_ms = clock_now_ms();
 
@@ -296,7 +294,6 @@ json_t **mount_look(const struct mounts *mounts)
         bool in_time = look_wait(&looks[i], start_ms);
         list[i] = mount_look_end(&looks[i], &mounts->list[i], in_time);
     }
-    free(looks);
     return list;
 }
 

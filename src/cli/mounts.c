@@ -2,7 +2,7 @@
 #include "cli/mounts.h"
 
 #include "base/failure.h"
-#include "base/scope.h"
+#include "base/file_io.h"
 #include "cli/cli.h"
 #include "cli/store_file.h"
 
@@ -300,21 +300,19 @@ int mounts_has(uint64_t id)
 
 int mounts_wait_gone(uint64_t id, uint64_t timeout_ms)
 {
-    struct pollfd change = {.fd = open(MOUNTINFO, O_RDONLY | O_CLOEXEC), .events = POLLPRI};
+    SCOPED_CLOSE int fd = open(MOUNTINFO, O_RDONLY | O_CLOEXEC);
+    struct pollfd change = {.fd = fd, .events = POLLPRI};
     uint64_t start_ms = clock_now_ms(), left_ms;
     int error;
 
-    if (change.fd < 0)
+    if (fd < 0)
         return -errno;
     while ((error = mounts_has(id)) > 0) {
         left_ms = cli_left_ms(start_ms, timeout_ms);
-        if (left_ms == 0) {
-            error = -ETIMEDOUT;
-            break;
-        }
+        if (left_ms == 0)
+            return -ETIMEDOUT;
         poll(&change, 1, (int)(left_ms < POLL_MAX_MS ? left_ms : POLL_MAX_MS));
     }
-    close(change.fd);
     return error;
 }
 

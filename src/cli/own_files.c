@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/own_files.h"
 
+#include "base/file_io.h"
 #include "cli/cli.h"
 
 #include <dirent.h>
@@ -29,7 +30,7 @@ static bool is_below(const char *directory, const char *file)
 /* The first one; false: there is none. */
 static bool find_own(const char *directory, int *number, char file[PATH_MAX])
 {
-    DIR *own = opendir("/proc/self/fd");
+    SCOPED_DIR DIR *own = opendir("/proc/self/fd");
     struct dirent *entry;
     bool found = false;
 
@@ -41,8 +42,6 @@ static bool find_own(const char *directory, int *number, char file[PATH_MAX])
         found = is_below(directory, file) && holds_session(file);
         *number = atoi(entry->d_name);
     }
-    if (own)
-        closedir(own);
     return found;
 }
 

@@ -175,20 +175,17 @@ static json_t *watch_mount_line(const json_t *look)
 
 static json_t *watch_store_line(const json_t *store)
 {
-    char bytes[SIZE_TEXT_BYTES], state[STATUS_STATE_BYTES], *holders;
-    json_t *line;
+    char bytes[SIZE_TEXT_BYTES], state[STATUS_STATE_BYTES];
 
     if (json_object_get(store, "error"))
         return watch_unknown_line(store, "unknown");
-    holders = status_format_holders(store);
-    line = json_sprintf("%s  %s  allocations %" PRIu64 "  entries %" PRIu64 "  generation %" PRIu64
+    SCOPED_FREE char *holders = status_format_holders(store);
+    return json_sprintf("%s  %s  allocations %" PRIu64 "  entries %" PRIu64 "  generation %" PRIu64
                         "  %s",
                         status_format_state(store, state, sizeof(state)),
                         size_format(json_get_number(store, "bytes"), bytes),
                         json_get_number(store, "allocations"), json_get_number(store, "entries"),
                         json_get_number(store, "generation"), *holders ? holders : "-");
-    free(holders);
-    return line;
 }
 
 /* Makes {path: line} of every mount and store. */

@@ -4,7 +4,6 @@
 #include "base/fd_path.h"
 #include "base/file_io.h"
 #include "base/hex.h"
-#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/daemon_explain.h"
 #include "cli/store_explain.h"
@@ -180,7 +179,8 @@ static void place_format(char order[TEXT_BYTES], const char *place, const uint8_
  * cause. */
 static int place_write(int dir, const char *path, const char *order, struct place *now)
 {
-    int fd = place_open(dir, path, O_RDWR), error = 0;
+    SCOPED_CLOSE int fd = place_open(dir, path, O_RDWR);
+    int error = 0;
 
     memset(now, 0, sizeof(*now));
     if (fd < 0)
@@ -189,7 +189,6 @@ static int place_write(int dir, const char *path, const char *order, struct plac
         error = -errno;
     if (error == -EBUSY && place_read(fd, now) != 0)
         memset(now, 0, sizeof(*now));
-    close(fd);
     return error;
 }
 

@@ -9,7 +9,6 @@
 
 #include "base/child.h"
 #include "base/file_io.h"
-#include "base/scope.h"
 
 #include <errno.h>
 #include <fcntl.h>

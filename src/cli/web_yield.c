@@ -11,7 +11,6 @@
  */
 #include "base/child.h"
 #include "base/file_io.h"
-#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/ui.h"
 #include "cli/web_start.h"
@@ -110,10 +109,9 @@ static int yield_note_stores(struct yield_stores *stores, const struct web *web,
     struct dirent *entry;
     ssize_t bytes;
     int error = 0;
-    DIR *fds;
 
     snprintf(path, sizeof(path), "/proc/%ld/fd", (long)pid);
-    fds = opendir(path);
+    SCOPED_DIR DIR *fds = opendir(path);
     if (!fds)
         return -errno;
     while ((entry = readdir(fds))) {
@@ -124,7 +122,6 @@ static int yield_note_stores(struct yield_stores *stores, const struct web *web,
         else if (errno == EACCES)
             error = -EACCES;
     }
-    closedir(fds);
     return error;
 }
 

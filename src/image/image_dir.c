@@ -122,7 +122,7 @@ static int dir_each(const struct image_dir *dir, int (*each)(void *context, cons
                     void *context)
 {
     int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
-    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    SCOPED_DIR DIR *list = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
 
     if (!list) {
@@ -136,7 +136,6 @@ static int dir_each(const struct image_dir *dir, int (*each)(void *context, cons
             error = each(context, entry->d_name);
     if (!error && errno)
         error = -errno;
-    closedir(list);
     return error;
 }
 
@@ -201,17 +200,15 @@ static int sync_directory(int fd)
 
 int image_dir_sync(const struct image_dir *dir)
 {
-    int error = sync_directory(dir->fd), above;
+    int error = sync_directory(dir->fd);
 
     if (error || !dir->created)
         return error;
-    above = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    SCOPED_CLOSE int above = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* it may be writable, but not readable */
     if (above < 0)
         return errno == EACCES ? 0 : -errno;
-    error = sync_directory(above);
-    close(above);
-    return error;
+    return sync_directory(above);
 }
 
 int image_dir_remove(const struct image_dir *dir, const char *name)

@@ -14,16 +14,13 @@
 
 int image_entries_open(const char *store)
 {
-    char *path;
+    SCOPED_FREE char *path = NULL;
     int fd;
 
     if (asprintf(&path, "%s/ctl", store) < 0)
         return -ENOMEM;
     fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-        fd = -errno;
-    free(path);
-    return fd;
+    return fd < 0 ? -errno : fd;
 }
 
 void image_entries_close(int ctl_fd)

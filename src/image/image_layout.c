@@ -82,7 +82,7 @@ static int build(const struct image_layout *layout, const uint64_t *aligned_byte
 static int check_canonical(const struct image_layout *layout, const struct layout *built,
                            const char **why)
 {
-    uint8_t *again;
+    SCOPED_FREE uint8_t *again = NULL;
     size_t again_bytes;
     int error = layout_encode(built, &again, &again_bytes);
 
@@ -92,7 +92,6 @@ static int check_canonical(const struct image_layout *layout, const struct layou
         *why = "it is not spelled canonically";
         error = -EINVAL;
     }
-    free(again);
     return error;
 }
 

@@ -3,6 +3,7 @@
 #include "model/gguf.h"
 
 #include "base/number.h"
+#include "base/scope.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -201,21 +202,19 @@ static int key_compare(const void *left, const void *right)
 
 static int check_keys(struct input *input, const struct gguf_header *header)
 {
-    const struct gguf_text **keys = calloc(header->value_count + 1, sizeof(*keys));
-    int error = 0;
+    SCOPED_FREE const struct gguf_text **keys = calloc(header->value_count + 1, sizeof(*keys));
 
     if (!keys)
         return failure_no_memory(input->failure);
     for (size_t i = 0; i < header->value_count; i++)
         keys[i] = &header->values[i].key;
     qsort(keys, header->value_count, sizeof(*keys), key_compare);
-    for (size_t i = 1; !error && i < header->value_count; i++)
+    for (size_t i = 1; i < header->value_count; i++)
         if (key_compare(&keys[i - 1], &keys[i]) == 0)
-            error = failure_set(
-                input->failure, -EINVAL, "key '%.*s' is there twice; " CONVERT_AGAIN,
-                (int)(keys[i]->size_bytes < 200 ? keys[i]->size_bytes : 200), keys[i]->bytes);
-    free(keys);
-    return error;
+            return failure_set(input->failure, -EINVAL, "key '%.*s' is there twice; " CONVERT_AGAIN,
+                               (int)(keys[i]->size_bytes < 200 ? keys[i]->size_bytes : 200),
+                               keys[i]->bytes);
+    return 0;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */

@@ -3,7 +3,6 @@
 
 #include "base/file_io.h"
 #include "base/pages.h"
-#include "base/scope.h"
 #include "base/thread.h"
 #include "base/timeline.h"
 #include "mover/relay.h"
@@ -82,7 +81,7 @@ static struct staging_lane *lanes_find(const struct spread *spread, const struct
 static int lanes_end(void *shared, void *own)
 {
     const struct spread *spread = ((const struct batch *)shared)->spread;
-    struct lanes *lanes = own;
+    SCOPED_FREE struct lanes *lanes = own;
     int error = lanes->from ? staging_settle_lane(lanes->from) : 0;
 
     for (size_t i = 0; i < spread->target_count; i++) {
@@ -90,7 +89,6 @@ static int lanes_end(void *shared, void *own)
             lanes->to[i] && !lanes_find(spread, lanes, i) ? staging_settle_lane(lanes->to[i]) : 0;
         error = error ? error : ended;
     }
-    free(lanes);
     return error;
 }
 

@@ -95,7 +95,7 @@ static bool count_by_cachestat(int fd, uint64_t offset_bytes, uint64_t size_byte
 static uint64_t count_by_mincore(int fd, uint64_t offset_bytes, size_t size_bytes, uint64_t page)
 {
     size_t pages = (size_t)((size_bytes + page - 1) / page);
-    unsigned char *there = malloc(pages);
+    SCOPED_FREE unsigned char *there = malloc(pages);
     void *map = mmap(NULL, size_bytes, PROT_READ, MAP_SHARED, fd, (off_t)offset_bytes);
     uint64_t count = 0;
 
@@ -104,7 +104,6 @@ static uint64_t count_by_mincore(int fd, uint64_t offset_bytes, size_t size_byte
             count += there[i] & 1;
     if (map != MAP_FAILED)
         munmap(map, size_bytes);
-    free(there);
     return count * page;
 }
 

@@ -82,18 +82,16 @@ static int fail_open(const char *path, int error, struct failure *failure)
  * second file beside it at the end. */
 static int check_finished(const char *path, struct failure *failure)
 {
-    char *control = NULL;
-    int error = 0;
+    SCOPED_FREE char *control = NULL;
 
     if (asprintf(&control, "%s" CONTROL_SUFFIX, path) < 0)
         return source_fail(failure, -ENOMEM, path, "out of memory");
-    if (access(control, F_OK) == 0)
-        error = source_fail(failure, -EINVAL, path,
-                            "is not whole: aria2 has not finished its download ('%.300s' is still "
-                            "there); let it finish, or fetch the file again",
-                            control);
-    free(control);
-    return error;
+    if (access(control, F_OK) != 0)
+        return 0;
+    return source_fail(failure, -EINVAL, path,
+                       "is not whole: aria2 has not finished its download ('%.300s' is still "
+                       "there); let it finish, or fetch the file again",
+                       control);
 }
 
 static int check_status(const struct files_file *file, struct stat *status, struct failure *failure)

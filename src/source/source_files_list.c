@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/source_files_list.h"
 
-#include "base/scope.h"
+#include "base/file_io.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +23,7 @@ static bool is_folder(int dir, const struct dirent *entry)
 
 static int list_directory(const char *path, struct source_list *list)
 {
-    DIR *dir = opendir(path);
+    SCOPED_DIR DIR *dir = opendir(path);
     struct dirent *entry;
     int error = 0;
 
@@ -32,7 +32,6 @@ static int list_directory(const char *path, struct source_list *list)
     while (!error && (entry = readdir(dir)))
         if (entry->d_name[0] != '.')
             error = source_list_add(list, entry->d_name, UINT64_MAX, is_folder(dirfd(dir), entry));
-    closedir(dir);
     return error;
 }
 
@@ -67,7 +66,7 @@ static bool find_in(const char *directory, const char *below, char *text, size_t
     static const char *const endings[] = {".incomplete", ".aria2",      ".part",
                                           ".partial",    ".crdownload", NULL};
     SCOPED_FREE char *path = source_join(directory, below);
-    DIR *dir = path ? opendir(*path ? path : ".") : NULL;
+    SCOPED_DIR DIR *dir = path ? opendir(*path ? path : ".") : NULL;
     struct dirent *entry;
     bool is_found = false;
 
@@ -76,8 +75,6 @@ static bool find_in(const char *directory, const char *below, char *text, size_t
         if (is_found)
             snprintf(text, room, " ('%s%.250s' is still there)", below, entry->d_name);
     }
-    if (dir)
-        closedir(dir);
     return is_found;
 }
 

@@ -2,9 +2,9 @@
 /* http:// and https://: single files of a server, which cannot be listed. */
 #include "source/source_remote.h"
 
+#include "base/scope.h"
 #include "source/url.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static int web_open(void **state, struct failure *failure)
@@ -14,12 +14,10 @@ static int web_open(void **state, struct failure *failure)
 
 static int web_add(void *state, struct source_item *item, struct failure *failure)
 {
-    char *url = item->name ? url_join(item->place, item->name) : strdup(item->place);
-    int error = url ? remote_add(state, item, url, NULL, NULL, failure)
-                    : source_fail(failure, -ENOMEM, item->file.shown, "out of memory");
+    SCOPED_FREE char *url = item->name ? url_join(item->place, item->name) : strdup(item->place);
 
-    free(url);
-    return error;
+    return url ? remote_add(state, item, url, NULL, NULL, failure)
+               : source_fail(failure, -ENOMEM, item->file.shown, "out of memory");
 }
 
 const struct source_backend source_http = {

@@ -154,7 +154,7 @@ static bool take_extent(struct sum_check *check, struct extent *extent)
 static int add_extent(struct sum_check *check, const struct extent *extent)
 {
     uint64_t from = check->next;
-    uint8_t *bytes = malloc(STEP_BYTES);
+    SCOPED_FREE uint8_t *bytes = malloc(STEP_BYTES);
     int error = bytes ? 0 : -ENOMEM;
 
     for (size_t step; error == 0 && from < extent->end; from += step) {
@@ -165,7 +165,6 @@ static int add_extent(struct sum_check *check, const struct extent *extent)
         if (error == 0)
             add(check, bytes, step);
     }
-    free(bytes);
     return error;
 }
 

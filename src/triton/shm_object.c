@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/shm_object.h"
 
+#include "base/file_io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -20,17 +22,14 @@ static int open_object(const char *key, int *fd)
 {
     const struct open_how how = {.flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
                                  .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS};
-    int directory, error;
 
     if (key[0] == '\0' || strchr(key, '/') || strcmp(key, ".") == 0 || strcmp(key, "..") == 0)
         return -EINVAL;
-    directory = open(SHM_DIRECTORY, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    SCOPED_CLOSE int directory = open(SHM_DIRECTORY, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0)
         return -errno;
     *fd = (int)syscall(SYS_openat2, directory, key, &how, sizeof how);
-    error = *fd < 0 ? -errno : 0;
-    close(directory);
-    return error;
+    return *fd < 0 ? -errno : 0;
 }
 
 static int check_owner(int fd, uint32_t uid)
