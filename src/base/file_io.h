@@ -25,8 +25,8 @@ int file_write(int fd, const void *bytes, size_t size_bytes);
 /* Ends O_DIRECT: this file description uses the page cache from now on. */
 void file_end_direct(int fd);
 
-/* Closes the variable's descriptor (-1: none), input stream or directory (NULL: none) when its
- * block ends. */
+/* Closes the variable's descriptor (-1: none), input stream or directory (NULL: none) at the end
+ * of the block. */
 #define SCOPED_CLOSE SCOPED(file_close_fd)
 #define SCOPED_FILE  SCOPED(file_leave_stream)
 #define SCOPED_DIR   SCOPED(file_leave_directory)

@@ -4,7 +4,7 @@
  *
  * For main.c and the cmd_*.c files. Each of those defines one `struct cli_command`. Its run() gets
  * argv from the command's own name on and returns an exit status; it prints its errors itself,
- * once. Nothing here exits but where malloc fails.
+ * once. The process ends where malloc fails, and at errors of the command line.
  */
 #ifndef GMSFS_CLI_CLI_H
 #define GMSFS_CLI_CLI_H
@@ -50,7 +50,7 @@ struct cli_command {
     const char *usage;
     const struct cli_option *options; /* NULL: --help alone */
     const char *ending;               /* NULL: none */
-    void (*help)(void);               /* prints what follows; NULL: nothing */
+    void (*help)(void);               /* prints the rest; NULL: nothing */
     int least, most;                  /* operands; most 0: no bound */
     const char *needs;                /* error text for another number of operands */
     bool is_prefix;                   /* options end with the first operand */
@@ -91,8 +91,8 @@ const struct cli_command *cli_get_command(void);
  * CLI_FAILURE. */
 int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same with a hint at --help; ends the process with CLI_USAGE. For the command line, before
- * anything that has to be undone. */
+/* The same with a hint at --help; ends the process with CLI_USAGE. For the command line, when
+ * nothing has been done so far. */
 _Noreturn void cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Prints the text of --help, and ends the process. */
@@ -112,14 +112,14 @@ struct failure;
 /* Prints the error of a function that does not print; returns CLI_FAILURE. */
 int cli_failure(const struct failure *failure);
 
-/* Undoes what a signal would undo, prints that malloc failed, and ends the process with
+/* Undoes as a signal does, prints that malloc failed, and ends the process with
  * CLI_FAILURE. From any thread. */
 _Noreturn void cli_out_of_memory(void);
 
-/* Returns what malloc or a function like it gave; ends the process if that is NULL. */
+/* Returns the memory that malloc or such a function gave; ends the process if there is none. */
 void *cli_need(void *memory);
 
-/* As sprintf, into memory of its own, free(3). Ends the process if there is none. */
+/* As sprintf, into new memory, free(3). Ends the process if there is none. */
 char *cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *cli_vformat(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
@@ -150,7 +150,7 @@ void cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t 
      "files that it neither has nor can hold (default: auto)"}
 /* clang-format on */
 
-/* Returns the rest of a timeout that began at this time by clock_now_ms(). */
+/* Returns the rest of a timeout that began at start_ms by clock_now_ms(). */
 uint64_t cli_left_ms(uint64_t start_ms, uint64_t timeout_ms);
 
 #endif

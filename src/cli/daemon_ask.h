@@ -55,7 +55,7 @@ int daemon_ask_pid(const char *path);
 
 /* Connects, asks and closes; asks again if the daemon's worker ended before it answered. */
 int daemon_ask_unmount(const char *path);
-/* As daemon_ask, over a connection of its own. -EINVAL: the daemon does not know this request */
+/* As daemon_ask, over a new connection. -EINVAL: the daemon does not know the request */
 int daemon_ask_once(const char *path, enum gmsfs_fds_op op, const uint8_t *id, uint32_t batch,
                     uint64_t *remaining);
 /* Sends one of the FENCE ops; token: of the fence to end. *answer is zeros if no answer came.

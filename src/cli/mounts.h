@@ -30,11 +30,11 @@ struct mounts {
     size_t count;
 };
 
-/* Reads the mounts of type fuse.gmsfs into a variable that is {0}. 0, or the errno of /proc. */
+/* Reads the mounts of type fuse.gmsfs; *mounts is {0} before. 0, or the errno of /proc. */
 int mounts_read(struct mounts *mounts);
 void mounts_free(struct mounts *mounts);
 
-/* Frees the variable, which begins as {0}, when its block ends. */
+/* Frees the variable, {0} at first, at the end of the block. */
 #define SCOPED_MOUNTS SCOPED(mounts_free)
 
 /* As mounts_read; without /proc, finds the mounts that contain the paths, with id 0. -ENOENT:
@@ -66,7 +66,7 @@ void mounts_parse(const char *text, struct mounts *mounts);
  */
 const struct mount *mounts_find(const struct mounts *mounts, const char *path, bool inside);
 
-/* Returns 1 if the mount of that id is there, 0 if it is gone, or a negative errno. */
+/* Returns 1 if the mount is there, 0 if the mount is gone, or a negative errno. */
 int mounts_has(uint64_t id);
 
 /* Waits until the mount of that id is gone. 0 or -ETIMEDOUT. */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* source: its name in an error, "FILE". Ends the process after one. */
+/* source: name in an error, "FILE". Ends the process after an error. */
 void operands_check(char **operands, size_t count, const char *source);
 bool operands_are_of_one_store(const char *left, const char *right);
 /* True if one of the first `count` is of the same store as this operand. */

@@ -14,10 +14,10 @@
 /* Installs the handlers. When a signal ends the process, stderr gets "stopped by a signal (NAME)"
  * between these two constants. */
 void signals_install(const char *before_signal, const char *behind_signal);
-/* Sets a function to call before a signal or want of memory ends the process; it must be
- * async-signal-safe. NULL: none. */
+/* Sets a function to call before a signal or want of memory ends the process; an
+ * async-signal-safe function. NULL: none. */
 void signals_set_undo(void (*undo)(void));
-void signals_undo(void); /* calls that function */
+void signals_undo(void); /* calls the function */
 void signals_defer(bool deferred);
 int signals_get(void); /* returns the noted signal, or 0 */
 

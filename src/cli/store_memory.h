@@ -17,7 +17,7 @@
 int store_open_memory(struct staging *staging, gmsfs_t *handle, const char *store,
                       struct staging_memory *memory);
 
-/* The same, and frees what the store's writer has. CLI_OK or CLI_FAILURE. */
+/* The same, and frees the memory of the store's writer. CLI_OK or CLI_FAILURE. */
 int store_clear(struct staging *staging, gmsfs_t *handle, const char *store,
                 struct staging_memory *memory);
 
@@ -28,7 +28,7 @@ bool store_explain_staging(struct staging *staging);
  * else as store_explain does. Returns CLI_FAILURE. */
 int store_explain_call(gmsfs_t *handle, const struct staging_memory *memory, const char *doing,
                        int error);
-/* Explains that the commit failed. Returns CLI_FAILURE. */
+/* Explains a failed commit. Returns CLI_FAILURE. */
 int store_explain_commit(gmsfs_t *handle, const struct staging_memory *memory, bool immutable,
                          int error);
 bool store_has_complaint(gmsfs_t *handle);

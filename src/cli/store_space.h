@@ -34,7 +34,7 @@ int store_say_too_many(const char *path, size_t count, const char *way_out);
 /* Finds the store of the first waiter in the queue for the device's memory; "": none, or not
  * visible. */
 void store_get_ahead(const char *path, char name[STORE_AHEAD_BYTES]);
-/* Prints that this many bytes can never fit, if so: the grant waits for memory that other clients
+/* Refuses bytes that can never fit, with an error: the grant waits for memory that other clients
  * give back. CLI_OK or CLI_FAILURE. */
 int store_check_space(const char *path, gmsfs_t *handle, uint64_t needed_bytes);
 /* Prints the reason of a wait for memory on stderr, if memory is short. */

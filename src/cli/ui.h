@@ -38,12 +38,12 @@ json_t *ui_json_text(const char *text);
  * JSON. */
 size_t ui_json_flags(void);
 
-/* Appends the value to the array, and takes it. Ends the process if memory is short, also if one of
- * both is NULL. */
+/* Appends the value to the array, and takes the reference. Ends the process if memory is short,
+ * also if an argument is NULL. */
 void ui_json_append(json_t *array, json_t *value);
 
-/* Prints to stdout, indented, and frees it. Ends the process if memory is short, also if json is
- * NULL; output_end() reports a write error. */
+/* Prints to stdout, indented, and frees the value. Ends the process if memory is short, also if
+ * json is NULL; output_end() reports a write error. */
 void ui_json_print(json_t *json);
 
 /* Rows of text in aligned columns. Two spaces stand between columns; nothing after the last. */

@@ -71,7 +71,7 @@ bool decide_is_resting(const struct decide_round *round, size_t store);
 
 /* Returns true if requests wait for the engine, or wait too long. */
 bool decide_has_requests(const struct decide_round *round, size_t model);
-/* Returns true if they do, or a client waits for its store's lock. */
+/* Returns true if requests do so, or a client waits for the lock of the model's store. */
 bool decide_has_demand(const struct decide_round *round, size_t model);
 bool decide_is_idle(const struct decide_round *round, size_t store);
 
@@ -97,7 +97,7 @@ struct decide_name decide_name_of(const struct decide_round *round, size_t store
 /* Returns true if so many more deeds fit. */
 bool decide_has_room_for(const struct decide_round *round, size_t deeds);
 
-/* Returns a deed about the store, and its model if it has one. */
+/* Returns a deed about the store, and about its model if the store has a model. */
 struct governor_deed decide_deed(const struct decide_round *round, size_t store,
                                  enum governor_deed_kind kind);
 
@@ -124,7 +124,7 @@ bool decide_pool_has_room(const struct decide_round *round, size_t store);
 uint64_t decide_get_reserved(const struct decide_round *round, size_t store);
 bool decide_device_has_room(const struct decide_round *round, size_t store);
 uint64_t decide_get_used(const struct decide_round *round); /* of the device, by any program */
-uint64_t decide_get_percent(const struct decide_round *round, unsigned percent); /* of it all */
+uint64_t decide_get_percent(const struct decide_round *round, unsigned percent); /* of its memory */
 
 /* ---- decide_leave.c ------------------------------------------------------------------------- */
 

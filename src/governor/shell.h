@@ -11,7 +11,7 @@
 /* Returns the word, in '...' if it needs quotes, to be freed. NULL: no memory. */
 char *shell_quote(const char *word);
 
-/* As sprintf, into memory of its own. NULL: no memory. */
+/* As sprintf, into new memory. NULL: no memory. */
 char *shell_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -72,7 +72,7 @@ struct source_file {
 /* Returns true if a place begins with SCHEME://, so that it is no path. */
 bool source_has_scheme(const char *place);
 
-/* Returns true if the name ends with one of these, and has more; NULL is their end. */
+/* Returns true if the name ends with an ending, and has more; NULL ends the endings. */
 bool source_name_ends(const char *name, const char *const *endings);
 
 /* Returns a place for messages: without its query, and without a name and password in it. The
