@@ -56,10 +56,8 @@ bool json_scan_string(struct json_scan *scan, struct json_token *token)
 
 bool json_scan_number(struct json_scan *scan, uint64_t *number)
 {
-    const char *first;
-
     skip_blanks(scan);
-    first = scan->at;
+    const char *first = scan->at;
     for (*number = 0; is_digit(scan); scan->at++)
         if (__builtin_mul_overflow(*number, 10u, number) ||
             __builtin_add_overflow(*number, (uint64_t)(*scan->at - '0'), number))
@@ -94,11 +92,9 @@ static bool skip_digits(struct json_scan *scan)
 
 static bool skip_number(struct json_scan *scan)
 {
-    const char *first;
-
     if (scan->at < scan->end && *scan->at == '-')
         scan->at++;
-    first = scan->at;
+    const char *first = scan->at;
     if (!skip_digits(scan) || (*first == '0' && scan->at > first + 1))
         return false;
     if (scan->at < scan->end && *scan->at == '.') {
@@ -259,13 +255,12 @@ static size_t decode_escape(const char *at, const char *end, uint32_t *character
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     const char *letter = *at ? strchr(letters, *at) : NULL;
-    size_t taken;
 
     if (letter) {
         *character = (unsigned char)meant[letter - letters];
         return 1;
     }
-    taken = *at == 'u' ? decode_unicode(at + 1, end, character) : 0;
+    size_t taken = *at == 'u' ? decode_unicode(at + 1, end, character) : 0;
     return taken ? taken + 1 : 0;
 }
 

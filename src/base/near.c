@@ -59,11 +59,10 @@ static void near_spell(const char *pci_id, char *name, size_t room)
 int near_find(const char *sysfs, const char *pci_id, cpu_set_t *cpus)
 {
     char path[NEAR_PATH_BYTES], name[32], text[NEAR_LIST_BYTES];
-    int error;
 
     near_spell(pci_id, name, sizeof(name));
     snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/numa_node", sysfs, name);
-    error = near_read(path, text, sizeof(text));
+    int error = near_read(path, text, sizeof(text));
     if (error)
         return error;
     if (!isdigit((unsigned char)*text))

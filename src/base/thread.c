@@ -82,7 +82,6 @@ int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), vo
     pthread_attr_t attributes;
     sigset_t all, before;
     pthread_t detached;
-    int error;
 
     pthread_attr_init(&attributes);
     if (stack_bytes)
@@ -91,7 +90,7 @@ int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), vo
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(thread ? thread : &detached, &attributes, run, argument);
+    int error = pthread_create(thread ? thread : &detached, &attributes, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return -error;

@@ -83,10 +83,9 @@ char *cli_vformat(const char *format, va_list arguments)
 char *cli_format(const char *format, ...)
 {
     va_list arguments;
-    char *text;
 
     va_start(arguments, format);
-    text = cli_vformat(format, arguments);
+    char *text = cli_vformat(format, arguments);
     va_end(arguments);
     return text;
 }

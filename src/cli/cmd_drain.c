@@ -217,13 +217,12 @@ static int drain_mount(const struct drain_store *drain, const struct mount *moun
 
 static int drain_path(struct drain_store *drain)
 {
-    const struct mount *mount;
     SCOPED_MOUNTS struct mounts mounts = {0};
     int error = mounts_read_for((char *const *)&drain->path, 1, &mounts);
 
     if (error)
         return mounts_explain(error);
-    mount = mounts_find(&mounts, drain->path, false);
+    const struct mount *mount = mounts_find(&mounts, drain->path, false);
     if (!mount)
         drain->mount = mounts_find(&mounts, drain->path, true);
     if (mount && (drain->kill || drain->command || drain->then))

@@ -75,10 +75,9 @@ static bool governor_wait_signal(uint64_t timeout_ms)
     const struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000),
                                      .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
     sigset_t set;
-    int number;
 
     governor_get_signals(&set);
-    number = sigtimedwait(&set, NULL, &timeout);
+    int number = sigtimedwait(&set, NULL, &timeout);
     if (number == SIGHUP)
         is_reading_anew = true;
     else if (number > 0)
@@ -184,7 +183,6 @@ static int governor_start(struct governor *governor)
     struct governor_round *round = &governor->round;
     struct failure failure;
     SCOPED_FREE char *program = NULL;
-    int status;
 
     if (governor_read(governor->file, &round->config, &failure) != 0)
         return cli_failure(&failure);
@@ -195,7 +193,7 @@ static int governor_start(struct governor *governor)
     round->deeds = cli_need(calloc(GOVERNOR_MAX_DEEDS, sizeof(*round->deeds)));
     if (governor_past_follow(&round->past, &round->config) != 0)
         cli_out_of_memory();
-    status = governor_loop(governor);
+    int status = governor_loop(governor);
     governor_round_free(round);
     return status;
 }

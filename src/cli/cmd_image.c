@@ -114,11 +114,10 @@ static const struct image_verb *image_parse_words(int argc, char **argv,
                                                   struct image_request *request)
 {
     const struct image_verb *verb = optind < argc ? image_find_verb(argv[optind]) : NULL;
-    const char *foreign;
 
     if (!verb)
         cli_usage_error("one of save, load and ls is needed");
-    foreign = image_find_foreign(verb);
+    const char *foreign = image_find_foreign(verb);
     if (foreign)
         cli_usage_error("%s does not go with %s", foreign, verb->name);
     if (argc - optind - 1 != verb->operands)

@@ -42,12 +42,10 @@ struct load_choice {
 
 static int load_commit(struct load *load)
 {
-    int error;
-
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     uint64_t span_us = timeline_begin();
-    error = gmsfs_commit(load->handle, load_commit_flags(load), NULL);
+    int error = gmsfs_commit(load->handle, load_commit_flags(load), NULL);
     timeline_end("load", "commit", span_us, load->store);
     if (error) {
         load_explain_commit(load, error);
@@ -61,10 +59,8 @@ static int load_commit(struct load *load)
 
 static int load_fill(struct load *load)
 {
-    int status;
-
     staging_expect(load->staging, load->threads, load->model->tensor_bytes);
-    status = load_clear(load);
+    int status = load_clear(load);
     if (status == CLI_OK)
         status = load_copy(load, 1);
     if (status == CLI_OK)
@@ -85,11 +81,9 @@ static void load_print_result(const struct load *load)
 
 static int load_into_store(struct load *load)
 {
-    int status;
-
     if (store_open_or_make(load->store, &load->handle) != 0)
         return CLI_FAILURE;
-    status = load_check_sources(load, load->model);
+    int status = load_check_sources(load, load->model);
     if (status == CLI_OK)
         status = load_check_space(load);
     if (status != CLI_OK)
@@ -121,14 +115,12 @@ static int plan(struct load *load)
 
 static int load_do(struct load *load)
 {
-    int status;
-
     load->begun_ms = clock_now_ms();
     signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     load->staging = cli_need(staging_new());
     load->source = cli_need(source_open());
-    status = load->keeps_files ? CLI_OK : load_check_parts(load->files, load->file_count);
+    int status = load->keeps_files ? CLI_OK : load_check_parts(load->files, load->file_count);
     if (status == CLI_OK)
         status = plan(load);
     if (status == CLI_OK)
@@ -173,12 +165,11 @@ static int start_trace(const char *path)
 {
     struct failure failure;
     struct timeline_options to = {.process = "gmsfs load", .max_bytes = TIMELINE_MAX_BYTES};
-    int error;
 
     to.fd = timeline_open(path, &failure);
     if (to.fd < 0)
         return cli_error("--trace: %s", failure.text);
-    error = timeline_start(&to);
+    int error = timeline_start(&to);
     if (error)
         cli_error("--trace: cannot start its thread: %s", strerror(-error));
     return error ? CLI_FAILURE : CLI_OK;

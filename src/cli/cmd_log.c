@@ -60,7 +60,6 @@ static int log_run(int argc, char **argv)
     const struct mount *mount;
     SCOPED_MOUNTS struct mounts mounts = {0};
     uint32_t batch = 0;
-    int status;
 
     cli_parse(argc, argv, NULL);
     if (optind + 1 < argc) {
@@ -70,7 +69,7 @@ static int log_run(int argc, char **argv)
             cli_usage_error("unknown level '%s'; use error, warning, info or debug", wanted);
         batch = (uint32_t)parsed + 1;
     }
-    status = mounts_open_at(argv[optind], &mounts, &mount);
+    int status = mounts_open_at(argv[optind], &mounts, &mount);
     return status == CLI_OK ? log_ask(mount->path, batch) : status;
 }
 

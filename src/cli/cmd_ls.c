@@ -134,11 +134,10 @@ static json_t *ls_json_entry(const struct ls *ls, const struct gmsfs_layout_entr
     struct tensor_value value;
     char number[NUMBER_TEXT_BYTES];
     bool bound = entry->rank != GMSFS_SLOT_NONE;
-    json_t *json;
 
     if (tensor_value_parse(entry->value, entry->value_bytes, &value) != 0)
         return NULL;
-    json = json_pack(
+    json_t *json = json_pack(
         "{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "tensor", json_stringn(entry->key, entry->key_bytes),
         "dtype", value.dtype ? ui_json_text(value.dtype) : json_null(), "shape",
         value.shape ? json_incref(value.shape) : json_null(), "bytes",

@@ -65,12 +65,11 @@ static int metadata_set_text(const char *path, const char *attribute, const char
 static int metadata_bind(const char *path, const struct metadata_entry *entry)
 {
     char offset[24];
-    int error;
 
     snprintf(offset, sizeof(offset), "%" PRIu64, entry->data.offset);
 
     /* At 0 both an unbound entry and any allocation are valid in between. */
-    error = metadata_set_text(path, "user.gmsfs.offset", "0");
+    int error = metadata_set_text(path, "user.gmsfs.offset", "0");
     if (!error)
         error = metadata_set_text(path, "user.gmsfs.allocation", entry->allocation);
     if (!error && entry->data.offset)
@@ -316,7 +315,6 @@ static int metadata_do(const struct metadata_verb *verb, const struct metadata *
 {
     char name[KEY_NAME_BYTES];
     gmsfs_t *handle;
-    int status;
 
     if (verb->run != metadata_list && key_name_encode(metadata->key, name) != 0)
         cli_usage_error("the key '%.300s' cannot be one: it takes 1 to %u bytes (/, %% and "
@@ -324,7 +322,7 @@ static int metadata_do(const struct metadata_verb *verb, const struct metadata *
                         metadata->key, GMSFS_NAME_MAX);
     if (store_open(metadata->store, &handle) != 0)
         return CLI_FAILURE;
-    status = verb->run(metadata, handle);
+    int status = verb->run(metadata, handle);
     gmsfs_close(handle);
     return status;
 }
@@ -340,11 +338,10 @@ static const struct cli_option options[] = {
 static int metadata_run(int argc, char **argv)
 {
     struct metadata metadata = {.offset = OFFSET_NONE};
-    const struct metadata_verb *verb;
 
     cli_parse(argc, argv, &metadata);
     int operands = argc - optind - 1;
-    verb = optind < argc ? metadata_find_verb(argv[optind]) : NULL;
+    const struct metadata_verb *verb = optind < argc ? metadata_find_verb(argv[optind]) : NULL;
     if (!verb)
         cli_usage_error("one of put, get, rm and ls is needed");
     if (operands < verb->min || operands > verb->max)

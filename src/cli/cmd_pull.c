@@ -81,7 +81,6 @@ static const struct cli_option options[] = {
 static int pull_run(int argc, char **argv)
 {
     struct pull pull = {.request = {.timeout_ms = CLI_FOREVER, .realign = true}};
-    int status;
 
     cli_parse(argc, argv, &pull);
     if (pull.id_text)
@@ -92,8 +91,8 @@ static int pull_run(int argc, char **argv)
         cli_usage_error("--id is of one store, so not for --group");
     if (!pull.is_group && argc - optind < 2)
         cli_usage_error("%s", cmd_pull.needs);
-    status = pull.is_group ? pull_group(&pull, argv + optind, (size_t)(argc - optind))
-                           : pull_do(&pull, argv + optind, argc - optind);
+    int status = pull.is_group ? pull_group(&pull, argv + optind, (size_t)(argc - optind))
+                               : pull_do(&pull, argv + optind, argc - optind);
     pull_free_urls(&pull);
     return status;
 }

@@ -274,12 +274,11 @@ static int run_read_percentage(const struct run *run, unsigned *percentage)
     char line[RUN_POOL_BYTES];
     const char *found = NULL, *sm;
     json_auto_t *info = NULL;
-    int bytes;
     int error = store_read_file(run->store, "../pools", &pools);
 
     if (!error)
         error = store_read_json(run->store, "info", &info);
-    bytes = snprintf(line, sizeof(line), "\n%s ", info ? json_get_text(info, "pool") : "");
+    int bytes = snprintf(line, sizeof(line), "\n%s ", info ? json_get_text(info, "pool") : "");
     if (!error) /* no newline precedes the first line */
         found = strncmp(pools, line + 1, (size_t)bytes - 1) == 0 ? pools : strstr(pools, line);
     sm = found ? strstr(found, " sm=") : NULL;
@@ -456,12 +455,11 @@ static const struct cli_option options[] = {
 static int run_run(int argc, char **argv)
 {
     struct run run = {.timeout_ms = CLI_FOREVER, .fd = -1};
-    int at;
 
     cli_parse(argc, argv, &run);
     run.file = run.mode == 'a' ? "auto" : run.mode == 'd' ? "data" : "lock";
     run.flags = (run.mode == 0 || run.mode == 'r' ? O_RDONLY : O_RDWR) | O_CLOEXEC;
-    at = optind;
+    int at = optind;
     if (at < argc - 1 && strcmp(argv[at + 1], "--") == 0)
         run.command = argv + at + 2;
     else

@@ -74,10 +74,8 @@ static int save_tensors(struct save *save)
 
 static int save_do(struct save *save)
 {
-    int status;
-
     signals_install("\ngmsfs save: ", "; nothing was saved\n");
-    status = reader_open(&save->reader, save->store, save->timeout_ms, save->quiet);
+    int status = reader_open(&save->reader, save->store, save->timeout_ms, save->quiet);
     if (status == CLI_OK)
         status = save_tensors(save);
     save_plan_free(save);

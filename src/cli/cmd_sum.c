@@ -149,10 +149,9 @@ static int sum_piece(void *context, const struct work_piece *piece, void *own)
 {
     struct sum *sum = context;
     XXH3_state_t *state = cli_need(XXH3_createState());
-    int error;
 
     XXH3_128bits_reset(state);
-    error = sum_bytes_of(sum, &sum->items[piece->item], piece->size_bytes, own, state);
+    int error = sum_bytes_of(sum, &sum->items[piece->item], piece->size_bytes, own, state);
     XXH3_freeState(state);
     return error;
 }
@@ -185,12 +184,11 @@ static int sum_bytes(struct sum *sum)
                         .context = sum,
                         .piece = sum_piece,
                         .tick = sum_tick};
-    int error;
 
     qsort_r(sum->order, sum->count, sizeof(*sum->order), sum_compare, sum->sizes);
     staging_equip(sum->reader.staging, &work, &sum->reader.memory, sum->threads);
     progress_begin(&sum->progress, "summing", sum->whole_bytes, sum->quiet);
-    error = work_run(&work);
+    int error = work_run(&work);
     progress_end(&sum->progress);
     if (error && !store_explain_staging(sum->reader.staging))
         cli_error("%s: cannot sum: %s", sum->store, failure_thread_reason(error));
@@ -289,11 +287,10 @@ static int sum_do(struct sum *sum)
 static int sum_do_contents(const struct sum *sum)
 {
     char id[DIGEST_TEXT_BYTES];
-    int status;
 
     if (sum->of_allocations || sum->as_json || sum->threads)
         cli_usage_error("--id goes with --timeout and --quiet alone");
-    status = store_get_contents_id(sum->store, sum->timeout_ms, sum->quiet, id);
+    int status = store_get_contents_id(sum->store, sum->timeout_ms, sum->quiet, id);
     if (status == CLI_OK)
         puts(id);
     return status;

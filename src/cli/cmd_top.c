@@ -42,11 +42,10 @@ struct top_command {
 
 static void top_show(struct top_command *command)
 {
-    const struct screen *screen;
     unsigned rows, columns;
 
     top_screen_get_size(&rows, &columns);
-    screen = top_draw(command->top, rows, columns, clock_wall_ms());
+    const struct screen *screen = top_draw(command->top, rows, columns, clock_wall_ms());
     if (screen)
         top_screen_show(screen);
     command->drawn_ms = clock_now_ms();
@@ -157,12 +156,11 @@ static void set_characters(void)
 static int top_run(int argc, char **argv)
 {
     struct top_command command = {.delay_ms = DEFAULT_DELAY_MS};
-    int status;
 
     cli_parse(argc, argv, &command);
     set_characters();
     command.top = cli_need(top_new());
-    status = top_go(&command, argv + optind, (size_t)(argc - optind));
+    int status = top_go(&command, argv + optind, (size_t)(argc - optind));
     top_deeds_close(&command.deeds);
     top_mounts_close(command.mounts);
     top_free(command.top);

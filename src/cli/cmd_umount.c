@@ -403,13 +403,12 @@ static int umount_and_wait(const struct mount *mount, uint64_t timeout_ms)
 static int umount_one(const struct mounts *mounts, const char *path, const struct umount *umount)
 {
     const struct mount *mount = mounts_find(mounts, path, false);
-    int error;
 
     if (!mount)
         return mounts_explain_no_mount(mounts, path);
     if (!umount->lazy)
         return umount_and_wait(mount, umount->timeout_ms);
-    error = umount_lazily(mount);
+    int error = umount_lazily(mount);
     return error ? umount_explain(mount, error) : CLI_OK;
 }
 

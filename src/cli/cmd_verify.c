@@ -211,11 +211,9 @@ static int piece_room(struct source_receiver *receiver, size_t most_bytes, bool 
 
 static void piece_compare(const struct verify_piece *piece, const uint8_t *file, size_t size_bytes)
 {
-    size_t first;
-
     if (memcmp(piece->memory, file, size_bytes) == 0)
         return;
-    first = verify_first(piece->memory, file, size_bytes);
+    size_t first = verify_first(piece->memory, file, size_bytes);
     if (first < size_bytes)
         verify_lower(&piece->verify->tensors[piece->index].first_bad,
                      piece->receiver.at_bytes + first);
@@ -256,13 +254,12 @@ static int verify_run_piece(void *context, const struct work_piece *cut, void *o
                                  .index = cut->item,
                                  .lane = own};
     struct failure why;
-    int error;
 
     direct_align(tensor->offset_bytes, tensor->size_bytes, &at, &end);
     piece.receiver.at_bytes = at;
     piece.receiver.left_bytes = end - at;
-    error = staging_fetch(own, &verify->reader.memory, verify->tensors[cut->item].bytes + at,
-                          end - at, WORK_PIECE_BYTES);
+    int error = staging_fetch(own, &verify->reader.memory, verify->tensors[cut->item].bytes + at,
+                              end - at, WORK_PIECE_BYTES);
     if (error) {
         source_cancel(verify->source);
         return error;
@@ -324,7 +321,6 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
                         .context = verify,
                         .piece = verify_run_piece,
                         .tick = verify_tick};
-    int error;
 
     for (size_t i = 0; i < work.item_count; i++) {
         sizes[i] = verify->tensors[i].bytes ? verify->model->tensors[i].size_bytes : 0;
@@ -334,7 +330,7 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
     staging_equip(verify->reader.staging, &work, &verify->reader.memory,
                   source_threads(verify->source, verify->threads));
     progress_begin(&verify->progress, "comparing", whole_bytes, verify->quiet);
-    error = work_run(&work);
+    int error = work_run(&work);
     progress_end(&verify->progress);
     if (error)
         return verify_explain_work(verify, error);
@@ -383,14 +379,13 @@ static int verify_compare(struct verify *verify)
     size_t count = verify->model->tensor_count, room = count ? count : 1;
     SCOPED_FREE uint64_t *sizes = cli_need(calloc(room, sizeof(*sizes)));
     uint64_t start_ms = clock_now_ms();
-    int status;
 
     verify->tensors = cli_need(calloc(room, sizeof(*verify->tensors)));
     for (size_t i = 0; i < count; i++)
         verify_prepare_tensor(verify, i);
     verify_metadata(verify);
     verify_entries(verify);
-    status = verify_bytes(verify, sizes);
+    int status = verify_bytes(verify, sizes);
     return status == CLI_OK ? verify_print_result(verify, start_ms) : status;
 }
 
@@ -407,14 +402,13 @@ static int verify_open(struct verify *verify)
 {
     SCOPED_FREE char *kept = store_file_path(verify->store, "files");
     struct failure failure;
-    int error;
 
     verify->source = cli_need(source_open());
     verify->has_files = verify_keeps_files(verify->store, kept);
-    error = verify->has_files ? files_open(verify->source, verify->files, verify->file_count,
-                                           &verify->model, &failure)
-                              : model_open(verify->source, verify->files, verify->file_count,
-                                           &verify->model, &failure);
+    int error = verify->has_files ? files_open(verify->source, verify->files, verify->file_count,
+                                               &verify->model, &failure)
+                                  : model_open(verify->source, verify->files, verify->file_count,
+                                               &verify->model, &failure);
     if (error)
         return cli_failure(&failure);
     for (size_t i = 0; i < verify->file_count; i++)
@@ -440,11 +434,10 @@ static int verify_do(struct verify *verify)
 static int verify_contents(const struct verify *verify)
 {
     char id[DIGEST_TEXT_BYTES];
-    int status;
 
     if (verify->file_count > 0)
         cli_usage_error("--id compares a STORE with an ID, without files");
-    status = store_get_contents_id(verify->store, verify->timeout_ms, verify->quiet, id);
+    int status = store_get_contents_id(verify->store, verify->timeout_ms, verify->quiet, id);
     return status == CLI_OK ? store_check_contents_id(verify->store, id, verify->id) : status;
 }
 

@@ -23,13 +23,12 @@ static int copy_open_source(struct copy *copy)
     const struct copy_request *request = copy->request;
     const char *why;
     int status = reader_open(&copy->reader, request->from, request->timeout_ms, request->quiet);
-    int error;
 
     if (status == CLI_OK)
         status = reader_make_manifest(&copy->reader, request->threads, &copy->made);
     if (status != CLI_OK)
         return status;
-    error = image_layout_open(copy->made.layout, copy->made.layout_bytes, &copy->layout, &why);
+    int error = image_layout_open(copy->made.layout, copy->made.layout_bytes, &copy->layout, &why);
     copy->made.layout = NULL;
     if (!error)
         return CLI_OK;
@@ -98,11 +97,9 @@ static int copy_commit_all(const struct copy *copy, const struct store_group *gr
 
 static int copy_commit(struct copy *copy, const struct store_group *group, uint8_t id[DIGEST_BYTES])
 {
-    int error;
-
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    error = copy_commit_all(copy, group, id);
+    int error = copy_commit_all(copy, group, id);
     copy->is_committed = error == 0;
     return target_group_end_commit(copy->all, group, id, copy->request->immutable, error);
 }
@@ -154,13 +151,12 @@ static void copy_print_result(const struct copy *copy, const uint8_t id[DIGEST_B
 static int copy_into_targets(struct copy *copy, struct store_group *group)
 {
     uint8_t id[DIGEST_BYTES] = {0};
-    uint64_t start_ms;
     int status = store_group_connect_safely(group);
 
     if (status != CLI_OK)
         return status;
     signals_defer(true);
-    start_ms = clock_now_ms();
+    uint64_t start_ms = clock_now_ms();
     status = copy_fill(copy);
     if (status == CLI_OK)
         status = copy_commit(copy, group, id);
@@ -176,7 +172,6 @@ int copy_store(const struct copy_request *request)
     struct copy copy = {.request = request};
     struct store_group group = {
         .mode = GMSFS_MODE_RW, .timeout_ms = request->timeout_ms, .quiet = request->quiet};
-    int status;
 
     copy.targets = cli_need(calloc(request->count, sizeof(*copy.targets)));
     copy.by_host = cli_need(calloc(request->count, sizeof(*copy.by_host)));
@@ -185,7 +180,7 @@ int copy_store(const struct copy_request *request)
         copy.all[i] = &copy.targets[i];
     }
     store_group_begin(&group, request->count);
-    status = copy_open_source(&copy);
+    int status = copy_open_source(&copy);
     if (status == CLI_OK)
         status = copy_open_targets(&copy, &group);
     if (status == CLI_OK)

@@ -26,10 +26,9 @@ struct bytes {
 static int bytes_get(void *context, size_t target, size_t item, size_t count, int *fds)
 {
     struct bytes *bytes = context;
-    int error;
 
     signals_defer(false);
-    error = target_get_files(&bytes->copy->targets[target], item, count, fds, &bytes->is_made);
+    int error = target_get_files(&bytes->copy->targets[target], item, count, fds, &bytes->is_made);
     signals_defer(true);
     bytes->refusal = error;
     bytes->target = target;
@@ -103,10 +102,9 @@ static int bytes_fill(struct copy *copy, struct spread_target *targets, const ui
                             .get = bytes_get,
                             .tick = bytes_tick,
                             .context = &bytes};
-    int error;
 
     progress_begin(&bytes.progress, "copying", whole_bytes, copy->request->quiet);
-    error = spread_run(&spread);
+    int error = spread_run(&spread);
     copy->copied_us = clock_now_us() - copy->copied_us;
     progress_end(&bytes.progress);
     return error || signals_get() ? bytes_explain(&bytes, &spread, error) : CLI_OK;

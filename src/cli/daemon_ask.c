@@ -138,7 +138,7 @@ static bool is_gone(ssize_t error)
     return is_closed(error) || error == -ENOTCONN || error == -ECONNABORTED;
 }
 
-/* An answer: a header, and what some of them have behind it. */
+/* An answer: a header, and the body that some answers have. */
 struct answer {
     size_t bytes; /* of the following */
     struct gmsfs_fds_header header;
@@ -151,18 +151,17 @@ struct answer {
 #define ANSWER_BYTES (sizeof(struct answer) - offsetof(struct answer, header))
 
 /* `path`: of the mount, to repeat the request if the connection breaks; NULL: do not. `id`: of a
- * store, a token, or NULL. What was not answered is zeros. */
+ * store, a token, or NULL. Parts without an answer are zeros. */
 static int exchange(const char *path, int fd, enum gmsfs_fds_op op, const uint8_t *id,
                     uint32_t batch, struct answer *answer)
 {
     struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
-    ssize_t got;
 
     memset(answer, 0, sizeof(*answer));
     if (id)
         memcpy(request.ticket, id, sizeof(request.ticket));
-    got = path ? converse_until_answered(path, fd, &request, &answer->header, ANSWER_BYTES)
-               : converse(fd, &request, &answer->header, ANSWER_BYTES);
+    ssize_t got = path ? converse_until_answered(path, fd, &request, &answer->header, ANSWER_BYTES)
+                       : converse(fd, &request, &answer->header, ANSWER_BYTES);
     if (got < 0)
         return (int)got;
     answer->bytes = (size_t)got;
@@ -277,11 +276,10 @@ int daemon_ask_unmount(const char *path)
 {
     SCOPED_CLOSE int fd = daemon_connect(path);
     struct answer answer;
-    int error;
 
     if (fd < 0)
         return fd;
-    error = exchange(path, fd, GMSFS_FDS_UNMOUNT, NULL, 0, &answer);
+    int error = exchange(path, fd, GMSFS_FDS_UNMOUNT, NULL, 0, &answer);
     return is_closed(error) ? 0 : error; /* the daemon closes its socket first */
 }
 
@@ -332,13 +330,12 @@ static int receive_sender(int fd)
                              .msg_iovlen = 1,
                              .msg_control = control,
                              .msg_controllen = sizeof(control)};
-    const struct cmsghdr *at;
     struct ucred sender;
 
     if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &(int){1}, sizeof(int)) < 0 ||
         send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0 || recvmsg(fd, &message, 0) < 0)
         return -errno;
-    at = CMSG_FIRSTHDR(&message);
+    const struct cmsghdr *at = CMSG_FIRSTHDR(&message);
     if (!at || at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_CREDENTIALS)
         return -ECONNRESET; /* end of file, and no message */
     memcpy(&sender, CMSG_DATA(at), sizeof(sender));

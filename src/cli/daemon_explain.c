@@ -52,12 +52,11 @@ int daemon_explain_cancelled(const char *path, const char *now)
 static const char *format_owner(const char *path, char text[OWNER_BYTES])
 {
     struct stat store;
-    const struct passwd *user;
 
     text[0] = '\0';
     if (stat(path, &store) != 0)
         return text;
-    user = getpwuid(store.st_uid);
+    const struct passwd *user = getpwuid(store.st_uid);
     if (user)
         snprintf(text, OWNER_BYTES, ", %.64s (uid %lu),", user->pw_name,
                  (unsigned long)store.st_uid);

@@ -177,12 +177,11 @@ static uint64_t count_line(const void *context, const char *line)
 {
     const struct daemon_watch *watch = context;
     uint64_t begin, end, inode;
-    ino_t wanted;
 
     if (!strstr(line, MEMORY_NAME) ||
         sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %" SCNu64, &begin, &end, &inode) != 3)
         return 0;
-    wanted = (ino_t)inode;
+    ino_t wanted = (ino_t)inode;
     return bsearch(&wanted, watch->memory, watch->memory_count, sizeof(wanted), compare_inodes)
                ? end - begin
                : 0;

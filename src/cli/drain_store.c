@@ -158,7 +158,6 @@ static int move_drained(struct waiting *waiting)
     const struct drain_store *drain = waiting->drain;
     uint8_t token[sizeof(waiting->asked.token)];
     uint64_t timeout_ms = CLI_FOREVER;
-    int status;
 
     signals_install("gmsfs drain: ", "; the store is open again, wherever it is now\n");
     signals_defer(false);
@@ -168,7 +167,7 @@ static int move_drained(struct waiting *waiting)
     memcpy(token, waiting->asked.token, sizeof(token));
     pthread_mutex_unlock(&waiting->asking);
     /* This waits for an earlier move, and the drain may be undone meanwhile. */
-    status = store_place_order(waiting->dir, drain->path, drain->then, token, &timeout_ms);
+    int status = store_place_order(waiting->dir, drain->path, drain->then, token, &timeout_ms);
     if (status == CLI_OK)
         status = store_place_wait(waiting->dir, drain->path, drain->then, true, timeout_ms);
     if (status != CLI_OK || drain->quiet)
@@ -296,7 +295,6 @@ int drain_store_run(const struct drain_store *drain)
 {
     struct waiting waiting = {
         .drain = drain, .dir = -1, .since_ms = clock_now_ms(), .asking = PTHREAD_MUTEX_INITIALIZER};
-    int status;
 
     waiting.asked =
         (struct daemon_drain){.path = drain->mount->path, .fd = daemon_connect(drain->mount->path)};
@@ -304,7 +302,7 @@ int drain_store_run(const struct drain_store *drain)
         return explain(drain, waiting.asked.fd);
     signals_install("gmsfs drain: ", "; nothing was asked for\n");
     signals_defer(true);
-    status = drain_by(&waiting);
+    int status = drain_by(&waiting);
     if (!drain->undo && daemon_drain_end(&waiting.asked) != 0)
         cli_error("%s: the daemon does not answer; the store opens again once it does",
                   drain->path);

@@ -74,13 +74,12 @@ static int explain(const char *path, int error, uint64_t holder, struct failure 
 static int governor_lock(const char *path, int *lock, struct failure *failure)
 {
     uint64_t holder = 0;
-    int error;
 
     if (is_held(*lock))
         return 0;
     if (*lock >= 0)
         close(*lock);
-    error = daemon_govern(path, lock, &holder);
+    int error = daemon_govern(path, lock, &holder);
     return error ? explain(path, error, holder, failure) : 0;
 }
 
@@ -228,13 +227,12 @@ static int round_look(struct governor_round *round, struct governor_seen *seen)
 {
     json_auto_t *look = NULL;
     struct failure failure;
-    int error;
 
     if (governor_ask(&round->past, &round->config, round->mount->path, clock_wall_ms(),
                      round_tell) != 0)
         cli_out_of_memory();
     look = mount_look_one(round->mount);
-    error = governor_see(&round->past, &round->config, look, clock_wall_ms(), seen, &failure);
+    int error = governor_see(&round->past, &round->config, look, clock_wall_ms(), seen, &failure);
     if (error && round_is_mounted(round)) /* else that is told */
         round_complain(round, failure.text);
     return error;
@@ -245,7 +243,6 @@ enum governor_round_end governor_round(struct governor_round *round)
     enum governor_round_end end, claim = ROUND_DONE;
     struct governor_seen seen;
     struct failure failure;
-    size_t count;
     int error = -ENODEV;
 
     if (round_is_mounted(round)) {
@@ -267,7 +264,7 @@ enum governor_round_end governor_round(struct governor_round *round)
         governor_seen_free(&seen);
         return claim;
     }
-    count = governor_decide(&seen.snapshot, &round->config, round->deeds);
+    size_t count = governor_decide(&seen.snapshot, &round->config, round->deeds);
     round_show(round, count);
     end = round->dry_run ? ROUND_DONE : round_do_all(round, count);
     if (end != ROUND_FAILED) {

@@ -112,11 +112,10 @@ static int load_commit(struct image_load *load)
     bool immutable = load->request->immutable;
     unsigned flags = GMSFS_COMMIT_STAY | (has_group ? GMSFS_COMMIT_GROUP : 0) |
                      (immutable ? GMSFS_COMMIT_IMMUTABLE : 0);
-    int error;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    error = gmsfs_commit(load->target.handle, flags, has_group ? group : NULL);
+    int error = gmsfs_commit(load->target.handle, flags, has_group ? group : NULL);
     if (error)
         return store_explain_commit(load->target.handle, &load->target.memory, immutable, error);
     store_make_keep();
@@ -186,14 +185,13 @@ static int load_check_id(const struct image_load *load)
 
 static int load_into_store(struct image_load *load)
 {
-    uint64_t start_ms;
     bool has = false;
     int status = load->contents ? load_connect_if_other(load, &has) : load_connect(load);
 
     if (has)
         return store_say_has_contents(load->request->store, load->contents,
                                       load->request->immutable, load->request->quiet);
-    start_ms = clock_now_ms();
+    uint64_t start_ms = clock_now_ms();
     if (status == CLI_OK)
         status = load_fill(load);
     else if (!gmsfs_is_connected(load->target.handle))
@@ -240,11 +238,10 @@ int image_load(const struct image_request *request)
 {
     struct image_load load = {.request = request};
     struct failure failure;
-    int status;
 
     signals_install("\ngmsfs image: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
-    status = image_open(&load.image, request->path, &failure) ? cli_failure(&failure) : CLI_OK;
+    int status = image_open(&load.image, request->path, &failure) ? cli_failure(&failure) : CLI_OK;
     if (status == CLI_OK) {
         store_source_tell_unfinished(load.image.dir.source, request->path);
         status = image_load_opened(&load);

@@ -79,11 +79,10 @@ static int files_fill(struct files *files)
     struct image_load *load = files->load;
     const struct supply *supply = &files->supply;
     struct image_check check = load_get_check(load);
-    int status;
 
     check.supply = &files->supply;
     check.taken_bytes = load->target.needed_bytes;
-    status = image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
+    int status = image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
     if (!supply->refusal || signals_get())
         return status;
     return target_explain_files(&load->target, supply->refused, supply->refused_count,
@@ -100,11 +99,10 @@ static int files_load(struct image_load *load)
                                      .get = files_get,
                                      .cancel = files_cancel,
                                      .context = &files}};
-    int status;
 
     if (supply_begin(&files.supply) != 0)
         cli_out_of_memory();
-    status = files_fill(&files);
+    int status = files_fill(&files);
     supply_end(&files.supply);
     return status == CLI_OK ? target_check_hash(&load->target) : status;
 }
@@ -113,10 +111,8 @@ static int files_load(struct image_load *load)
 
 int image_load_bytes(struct image_load *load)
 {
-    int status;
-
     if (staging_is_file(&load->target.memory))
         return files_load(load);
-    status = target_map(&load->target);
+    int status = target_map(&load->target);
     return status == CLI_OK ? mapped_fill(load) : status;
 }

@@ -20,13 +20,12 @@ int image_check_shown(const struct image_check *check, const char *verb, bool qu
     struct progress progress;
     struct failure failure;
     uint64_t whole_bytes;
-    int error;
 
     image_manifest_count_done(&check->image->manifest, &whole_bytes);
     shown.tick = check_tick;
     shown.context = &progress;
     progress_begin(&progress, verb, whole_bytes, quiet);
-    error = image_check(&shown, &failure);
+    int error = image_check(&shown, &failure);
     *passed_ms = progress_end(&progress);
     if (signals_get())
         return CLI_SIGNALED + signals_get();

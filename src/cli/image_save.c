@@ -66,14 +66,13 @@ int image_save(const struct image_request *request)
 {
     struct image_save save = {
         .request = request, .way = {request->direct, request->threads}, .dir = {.fd = -1}};
-    int status;
 
     if (store_source_is_mounted(request->path))
         return cli_error("%s: lies in a gmsfs mount, which has stores and no images; choose a "
                          "directory on a disk",
                          request->path);
     signals_install("\ngmsfs image: ", "; nothing was saved\n");
-    status = reader_open(&save.reader, request->store, request->timeout_ms, request->quiet);
+    int status = reader_open(&save.reader, request->store, request->timeout_ms, request->quiet);
     if (status == CLI_OK)
         status = save_store(&save);
     image_dir_close(&save.dir);

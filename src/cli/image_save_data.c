@@ -268,7 +268,6 @@ static int data_work(struct data_run *run)
                         .context = run,
                         .piece = data_piece,
                         .tick = data_tick};
-    int error;
 
     if (!sizes)
         return -ENOMEM;
@@ -278,7 +277,7 @@ static int data_work(struct data_run *run)
         run->save->reader.staging, &work, &run->save->reader.memory,
         direct_threads(run->save->request->threads, run->save->request->direct != DIRECT_NEVER));
     progress_begin(&run->progress, "saving", manifest->stored_bytes, run->save->request->quiet);
-    error = work_run(&work);
+    int error = work_run(&work);
     progress_end(&run->progress);
     run->save->kept_bytes = atomic_load(&run->kept_bytes);
     return error;
@@ -288,12 +287,11 @@ static int data_fill(struct image_save *save)
 {
     struct data_run run = {
         .save = save, .lock = PTHREAD_MUTEX_INITIALIZER, .failed = IMAGE_UNFINISHED};
-    int error;
 
     run.notes_fd = image_dir_open_file(&save->dir, IMAGE_UNFINISHED, O_WRONLY | O_APPEND);
     if (run.notes_fd < 0)
         return image_save_fail(save, IMAGE_UNFINISHED, run.notes_fd);
-    error = files_begin(&run);
+    int error = files_begin(&run);
     if (!error)
         error = data_work(&run);
     files_end(&run);

@@ -439,7 +439,6 @@ static int copy_fill_some(struct copy *copy, bool late)
     SCOPED_FREE struct fill_crew *crews = cli_need(calloc(copy->fill.crew_count, sizeof(*crews)));
     struct fill fill = copy->fill;
     size_t picked = 0;
-    int error;
 
     fill.crews = crews;
     for (size_t i = 0; i < fill.crew_count; i++) {
@@ -450,7 +449,7 @@ static int copy_fill_some(struct copy *copy, bool late)
             copy_pick(copy, &copy->fill.crews[i], late, parts + picked, bytes + picked);
         picked += crews[i].part_count;
     }
-    error = fill_run(&fill);
+    int error = fill_run(&fill);
     copy->fill.failure = fill.failure;
     memcpy(copy->before_bytes, copy->done_bytes, fill.crew_count * sizeof(*copy->before_bytes));
     return error;
@@ -553,17 +552,15 @@ int load_fill_memory(struct load *loads, size_t count)
                                    .get = copy_get_memory,
                                    .cancel = copy_cancel_memory,
                                    .context = &copy}};
-    uint64_t start_us;
-    int error, status;
 
     copy_plan(&copy);
-    start_us = clock_now_us();
-    error = copy_run(&copy);
+    uint64_t start_us = clock_now_us();
+    int error = copy_run(&copy);
     if (!error)
         error = copy_check(&copy);
     loads->copied_us = clock_now_us() - start_us;
     progress_end_lines(copy.lines, copy.fill.crew_count);
-    status = copy_explain(&copy, error);
+    int status = copy_explain(&copy, error);
     copy_free(&copy);
     return status;
 }
@@ -583,11 +580,9 @@ void load_prepare_source(const struct load *loads, size_t count)
 
 int load_copy(struct load *loads, size_t count)
 {
-    int status;
-
     load_prepare_source(loads, count);
     load_find_twins(loads, count);
-    status = load_map_memory(loads, count);
+    int status = load_map_memory(loads, count);
     if (status == CLI_OK)
         status = load_fill_memory(loads, count);
     return status == CLI_OK ? load_copy_twins(loads, count) : status;

@@ -174,14 +174,13 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
                                           .quiet = as_asked->quiet},
                                .quiet = as_asked->quiet};
     struct load asked = *as_asked;
-    int status;
 
     asked.begun_ms = clock_now_ms();
     asked.staging = cli_need(staging_new());
     asked.source = cli_need(source_open());
     signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
-    status = group_make_ranks(&group, &asked, operands, count);
+    int status = group_make_ranks(&group, &asked, operands, count);
     if (status == CLI_OK) /* the ranks are one model: its parts may be spread over them */
         status = load_check_parts(group.files, count);
     for (size_t i = 0; status == CLI_OK && i < group.count; i++)

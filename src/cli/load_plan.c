@@ -91,7 +91,6 @@ int load_pack(struct load *load, enum gmsfs_memory memory)
 {
     size_t count = load->model->tensor_count;
     SCOPED_FREE struct pack_item *items = cli_need(calloc(count ? count : 1, sizeof(*items)));
-    int error;
 
     for (size_t i = 0; i < count; i++) {
         const struct model_tensor *tensor = &load->model->tensors[i];
@@ -101,7 +100,7 @@ int load_pack(struct load *load, enum gmsfs_memory memory)
         load->chunk_bytes = staging_wants_few(memory)
                                 ? PACK_MOST_CHUNK_BYTES
                                 : pack_choose_chunk(load->model->tensor_bytes);
-    error = pack_plan(items, count, load->chunk_bytes, &load->plan);
+    int error = pack_plan(items, count, load->chunk_bytes, &load->plan);
     if (error == -ENOMEM)
         cli_out_of_memory();
     if (error)

@@ -107,7 +107,6 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
 {
     const struct model *model = load_get_described(load);
     size_t count = load_bind_copied(load, entries), culprit = SIZE_MAX;
-    int error;
 
     if (load->bound)
         count += load_bind_tensors(load, entries + count);
@@ -125,7 +124,7 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
             .value_bytes = model->entries[i].size_bytes,
             .slot = GMSFS_SLOT_NONE,
         };
-    error = gmsfs_metadata_put_many(load->handle, entries, count, &culprit);
+    int error = gmsfs_metadata_put_many(load->handle, entries, count, &culprit);
     if (error && culprit < count)
         cli_error("%s: the store refuses the entry '%s': %s", load->store, entries[culprit].key,
                   strerror(-error));

@@ -108,15 +108,14 @@ static int twins_get(void *context, size_t target, size_t item, size_t count, in
     struct gmsfs_new_allocation wanted[TWINS_AT_ONCE];
     struct twins *twins = context;
     struct load *load = twins->others[target];
-    int error;
 
     item += twins->first->passed;
     for (size_t i = 0; i < count; i++)
         wanted[i] = (struct gmsfs_new_allocation){
             .size_bytes = load->plan.allocation_bytes[item + i], .tag = LOAD_TAG};
     signals_defer(false);
-    error = gmsfs_allocate_each(load->handle, wanted, count, load_alloc_flags(load),
-                                &load->slots[item]);
+    int error = gmsfs_allocate_each(load->handle, wanted, count, load_alloc_flags(load),
+                                    &load->slots[item]);
     signals_defer(true);
     if (!error)
         error = gmsfs_export_each(load->handle, &load->slots[item], count, GMSFS_ACCESS_WRITE, fds);
@@ -185,7 +184,6 @@ static int twins_fill(struct twins *twins, int *status)
                             .get = twins_get,
                             .tick = twins_tick,
                             .context = twins};
-    int error;
 
     for (size_t i = 0; i < twins->count; i++) {
         const struct load *other = twins->others[i];
@@ -194,7 +192,7 @@ static int twins_fill(struct twins *twins, int *status)
     }
     progress_begin(&twins->progress, "passing on", twins_count_bytes(twins),
                    first->quiet || twins->ahead);
-    error = spread_run(&spread);
+    int error = spread_run(&spread);
     progress_end(&twins->progress);
     *status = twins->ahead ? CLI_OK : twins_explain(twins, &spread, error);
     return error;
@@ -223,14 +221,13 @@ static int twins_copy(struct load *loads, size_t count, struct load *first)
     SCOPED_FREE struct spread_target *targets = cli_need(calloc(count, sizeof(*targets)));
     struct twins twins = {
         .first = first, .others = others, .end = first->plan.allocation_count, .targets = targets};
-    int status;
 
     for (size_t i = 0; i < count; i++)
         if (loads[i].twin == first)
             others[twins.count++] = &loads[i];
     if (twins.count == 0)
         return CLI_OK;
-    status = twins_map(&twins);
+    int status = twins_map(&twins);
     if (status == CLI_OK)
         twins_fill(&twins, &status);
     if (twins.mappings != first->mappings)

@@ -87,15 +87,13 @@ static int main_list(FILE *to)
 
 static int main_version(int argc, char **argv)
 {
-    int status;
-
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         cli_help();
     if (argc == 1) {
         puts("gmsfs " GMSFS_VERSION);
         return CLI_OK;
     }
-    status = daemon_version_main(argc, argv);
+    int status = daemon_version_main(argc, argv);
     if (status == CLI_USAGE)
         cli_usage_error("'%s': only --json is possible", argv[argc > 2 ? 2 : 1]);
     return status;
@@ -132,11 +130,9 @@ static int main_help(int argc, char **argv)
 
 static int main_dispatch(int argc, char **argv)
 {
-    const struct cli_command *command;
-
     if (argc < 2)
         return main_list(stderr);
-    command = main_find(argv[1]);
+    const struct cli_command *command = main_find(argv[1]);
     if (command)
         return main_run(command, argc - 1, argv + 1);
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)

@@ -54,12 +54,11 @@ json_t *mount_look_parse_sessions(const char *text)
 static json_t *look_parse_value(const char *text)
 {
     char *end;
-    long long number;
 
     if (strcmp(text, "max") == 0)
         return json_null();
     errno = 0;
-    number = strtoll(text, &end, 10);
+    long long number = strtoll(text, &end, 10);
     return errno || *end || end == text ? ui_json_text(text) : json_integer(number);
 }
 
@@ -233,11 +232,9 @@ bool mount_look_gather(struct mount_look *look)
 
 static json_t *look_result(const struct mount_look *look, bool in_time)
 {
-    json_t *json;
-
     if (!in_time)
         return look_failed("silent", 0);
-    json = look->text ? json_loads(look->text, 0, NULL) : NULL;
+    json_t *json = look->text ? json_loads(look->text, 0, NULL) : NULL;
     /* Without an answer the child was ended, or had no memory. */
     return json ? json : look_failed("unknown", look->error ? look->error : -ECHILD);
 }

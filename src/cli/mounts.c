@@ -274,12 +274,11 @@ static int mounts_resolve_parent(const char *clean, char resolved[PATH_MAX])
 
 const struct mount *mounts_find(const struct mounts *mounts, const char *path, bool inside)
 {
-    const struct mount *found;
     char clean[PATH_MAX], resolved[PATH_MAX];
 
     if (mounts_clean_path(path, clean) != 0)
         return NULL;
-    found = mounts_find_exact(mounts, clean, inside);
+    const struct mount *found = mounts_find_exact(mounts, clean, inside);
     if (!found && mounts_resolve_parent(clean, resolved) == 0)
         found = mounts_find_exact(mounts, resolved, inside);
     /* Follows a link to a mount point; does not look inside a mount, which may not answer. */

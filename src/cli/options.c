@@ -169,10 +169,9 @@ void cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t 
                      uint64_t *value)
 {
     char *end;
-    unsigned long long number;
 
     errno = 0;
-    number = strtoull(text, &end, 10);
+    unsigned long long number = strtoull(text, &end, 10);
     if (errno || *end || text[0] < '0' || text[0] > '9' || number < min || number > max)
         cli_usage_error("%s '%s': a number from %" PRIu64 " to %" PRIu64 " is needed", name, text,
                         min, max);
@@ -202,10 +201,9 @@ void cli_take_timeout(const char *name, const char *text, void *at)
 {
     uint64_t *timeout_ms = at;
     char *end;
-    double seconds;
 
     errno = 0;
-    seconds = strtod(text, &end);
+    double seconds = strtod(text, &end);
     if (errno || *end || text[0] < '0' || text[0] > '9' || !(seconds <= INT_MAX))
         cli_usage_error("%s '%s': seconds are needed, as 10 or 0.5", name, text);
     *timeout_ms = (uint64_t)(seconds * MS_PER_S);

@@ -65,7 +65,6 @@ void progress_format(char text[PROGRESS_TEXT_BYTES], const char *verb, uint64_t 
 {
     char done[SIZE_TEXT_BYTES], whole[SIZE_TEXT_BYTES], left[32], bar[BAR_MAX_WIDTH + 1] = "";
     char numbers[PROGRESS_TEXT_BYTES / 2], rate[32];
-    unsigned used, bar_width;
 
     size_format(done_bytes, done);
     size_format(whole_bytes, whole);
@@ -73,8 +72,8 @@ void progress_format(char text[PROGRESS_TEXT_BYTES], const char *verb, uint64_t 
     progress_format_rate(rate, sizeof(rate), done_bytes, passed_ms);
     snprintf(numbers, sizeof(numbers), "%3u%%  %s of %s  %s%s", ui_percent(done_bytes, whole_bytes),
              done, whole, rate, left);
-    used = (unsigned)(strlen(verb) + strlen(numbers) + sizeof("    "));
-    bar_width = width > used ? width - used : 0;
+    unsigned used = (unsigned)(strlen(verb) + strlen(numbers) + sizeof("    "));
+    unsigned bar_width = width > used ? width - used : 0;
     if (bar_width > BAR_MAX_WIDTH)
         bar_width = BAR_MAX_WIDTH;
     if (bar_width >= BAR_MIN_WIDTH)

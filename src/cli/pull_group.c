@@ -209,11 +209,10 @@ static int commit(struct pull_group *group, uint8_t id[DIGEST_BYTES], bool *is_c
 {
     bool immutable = group->asked->request.immutable;
     unsigned flags = GMSFS_COMMIT_STAY | (immutable ? GMSFS_COMMIT_IMMUTABLE : 0);
-    int error;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    error = gmsfs_commit_group(group->stores.handles, group->count, flags, id);
+    int error = gmsfs_commit_group(group->stores.handles, group->count, flags, id);
     *is_committed = error == 0;
     return target_group_end_commit(group->targets, &group->stores, id, immutable, error);
 }
@@ -256,14 +255,13 @@ int pull_group(const struct pull *asked, char **operands, size_t count)
                                .stores = {.mode = GMSFS_MODE_RW,
                                           .timeout_ms = asked->request.timeout_ms,
                                           .quiet = asked->request.quiet}};
-    int status;
 
     operands_check(operands, count, "URL");
     signals_install("\ngmsfs pull: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     group.staging = cli_need(staging_new());
     store_group_begin(&group.stores, count);
-    status = make_ranks(&group, operands, count);
+    int status = make_ranks(&group, operands, count);
     for (size_t i = 0; status == CLI_OK && i < group.count; i++)
         status = open_rank(&group, &group.ranks[i]);
     if (status == CLI_OK)

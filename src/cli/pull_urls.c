@@ -36,11 +36,10 @@ static int add_line(struct pull *pull, const char *path, size_t number, const ch
     static const char blanks[] = " \t\r";
     SCOPED_FREE char *text = cli_need(strndup(line, bytes));
     const char *url = text + strspn(text, blanks), *more;
-    size_t used;
 
     if (*url == '\0' || *url == '#')
         return CLI_OK;
-    used = strcspn(url, blanks);
+    size_t used = strcspn(url, blanks);
     more = url + used + strspn(url + used, blanks);
     if (is_url(url) && (*more == '\0' || *more == '#'))
         return add_url(pull, url, used);

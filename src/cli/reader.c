@@ -64,13 +64,12 @@ static int reader_connect(struct reader *reader, uint64_t timeout_ms, bool quiet
 int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, bool quiet)
 {
     struct gmsfs_info info;
-    int error;
 
     reader->store = store;
     reader->staging = cli_need(staging_new());
     if (store_open(store, &reader->handle) != 0)
         return CLI_FAILURE;
-    error = gmsfs_get_info(reader->handle, &info);
+    int error = gmsfs_get_info(reader->handle, &info);
     if (!error && info.state == GMSFS_STATE_EMPTY)
         return cli_error("%s is EMPTY: nothing is committed in it; 'gmsfs load' does that", store);
     if (!error && info.state == GMSFS_STATE_LAYOUT_COMMITTED)
@@ -117,15 +116,12 @@ const struct gmsfs_layout_entry *reader_find(const struct reader *reader, const 
 static int reader_take(const struct reader *reader, const struct gmsfs_layout_entry *entry,
                        struct reader_tensor *taken, const char **why)
 {
-    const struct gmsfs_mapping *mapping;
-    int error;
-
     if (entry->rank >= reader->mapping_count)
         return -ENOENT;
-    error = safetensors_from_value(entry->value, entry->value_bytes, &taken->tensor, why);
+    int error = safetensors_from_value(entry->value, entry->value_bytes, &taken->tensor, why);
     if (error)
         return error;
-    mapping = &reader->mappings[entry->rank];
+    const struct gmsfs_mapping *mapping = &reader->mappings[entry->rank];
     if (entry->offset > mapping->aligned_bytes ||
         taken->tensor.size_bytes > mapping->aligned_bytes - entry->offset) {
         *why = "it reaches beyond its allocation";

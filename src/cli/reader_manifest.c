@@ -77,12 +77,11 @@ static int find_tails(const struct reader *reader, uint64_t threads,
                         .whole = true,
                         .context = &tails,
                         .piece = look_behind};
-    int error;
 
     for (size_t i = 0; i < count; i++)
         sizes[i] = reader->mappings[i].aligned_bytes - reader->mappings[i].size_bytes;
     staging_equip(reader->staging, &work, &reader->memory, threads);
-    error = work_run(&work);
+    int error = work_run(&work);
     if (error && !store_explain_staging(reader->staging))
         cli_error("%s: cannot read the memory: %s", reader->store, failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;

@@ -28,12 +28,10 @@ static void run_get_signals(sigset_t *set)
 
 static void run_exec(char **command, const sigset_t *mask)
 {
-    int error;
-
     sigprocmask(SIG_SETMASK, mask, NULL);
     output_restore_signals();
     execvp(command[0], command);
-    error = errno;
+    int error = errno;
     cli_error("cannot run '%s': %s", command[0], strerror(error));
     _exit(error == ENOENT ? NOT_FOUND : CANNOT_RUN);
 }
@@ -68,14 +66,13 @@ static int run_wait_for(pid_t child, const sigset_t *signals)
 int run_command(char **command)
 {
     sigset_t signals, before;
-    pid_t child;
 
     fflush(stdout);
     fflush(stderr);
     signal(SIGCHLD, SIG_DFL); /* ignored, it would lose us the exit status */
     run_get_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, &before);
-    child = fork();
+    pid_t child = fork();
     if (child == 0)
         run_exec(command, &before);
     if (child < 0) {

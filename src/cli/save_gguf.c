@@ -69,12 +69,10 @@ static int gguf_make(struct save *save, const struct gguf_order *order,
 static int gguf_plan_file(struct save *save, const struct gguf_order *order,
                           const struct gguf_pairs *pairs)
 {
-    int status;
-
     save->files = cli_need(calloc(2, sizeof(*save->files)));
     save->file_count = 1;
     save->files->path = cli_need(strdup(save->path));
-    status = gguf_make(save, order, pairs);
+    int status = gguf_make(save, order, pairs);
     if (status == CLI_OK && file_plan_room(&save->files->plan) != 0)
         cli_out_of_memory();
     if (status == CLI_OK)

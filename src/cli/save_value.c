@@ -20,13 +20,12 @@ bool save_find_value(const struct save *save, const struct gmsfs_layout_entry *e
                      struct save_value *value)
 {
     const struct reader *reader = &save->reader;
-    const struct gmsfs_mapping *mapping;
 
     if (entry->rank >= reader->mapping_count ||
         long_value_parse(LONG_VALUE_SAFETENSORS, entry->value, entry->value_bytes,
                          &value->size_bytes) != 0)
         return false;
-    mapping = &reader->mappings[entry->rank];
+    const struct gmsfs_mapping *mapping = &reader->mappings[entry->rank];
     if (value->size_bytes > SAFETENSORS_MAX_HEADER_BYTES ||
         entry->offset > mapping->aligned_bytes ||
         value->size_bytes > mapping->aligned_bytes - entry->offset)
@@ -63,11 +62,10 @@ int save_fetch_value(struct save *save, struct save_value *value)
                         .whole = true,
                         .context = &fetch,
                         .piece = fetch_piece};
-    int error;
 
     value->bytes = cli_need(malloc(value->size_bytes));
     staging_equip(save->reader.staging, &work, &save->reader.memory, 1);
-    error = work_run(&work);
+    int error = work_run(&work);
     if (error && !store_explain_staging(save->reader.staging))
         cli_error("%s: cannot read its memory: %s", save->store, failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;

@@ -424,10 +424,9 @@ static int save_place(struct save *save)
 int save_write(struct save *save)
 {
     uint64_t start_ms = clock_now_ms();
-    int status;
 
     signals_defer(true);
-    status = save_make_all(save);
+    int status = save_make_all(save);
     if (status == CLI_OK)
         status = save_fill_all(save);
     save->copied_ms = clock_now_ms() - start_ms;

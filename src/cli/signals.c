@@ -24,14 +24,13 @@ static void signals_on(int number)
     const char *words[] = {words_before, "stopped by a signal (", sigdescr_np(number), ")",
                            words_behind};
     struct iovec pieces[sizeof(words) / sizeof(words[0])];
-    ssize_t ignored;
 
     noted = number;
     if (deferred_now)
         return;
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         pieces[i] = (struct iovec){(char *)words[i], strlen(words[i])};
-    ignored = writev(STDERR_FILENO, pieces, sizeof(words) / sizeof(words[0]));
+    ssize_t ignored = writev(STDERR_FILENO, pieces, sizeof(words) / sizeof(words[0]));
     (void)ignored;
     signals_undo();
     _exit(CLI_SIGNALED + number);

@@ -40,8 +40,6 @@ static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
     uint64_t used = json_get_number(device, "used_bytes");
     char used_text[SIZE_TEXT_BYTES], total_text[SIZE_TEXT_BYTES], mapped[64], reserved[64];
     char bar[BAR_MAX_WIDTH + 1] = "", text[TEXT_BYTES];
-    unsigned width;
-    size_t taken;
 
     snprintf(
         text, sizeof(text), "%3u%%  %s of %s used%s%s%s%s", ui_percent(used, total),
@@ -51,8 +49,8 @@ static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
         status_format_memory(device, "reserved_bytes", "reserved ", "", reserved, sizeof(reserved)),
         json_get_flag(device, "draining") ? ", drained: grants nothing" : "",
         json_get_flag(device, "fenced") ? ", fenced for a checkpoint" : "");
-    taken = INDENT + 2 + strlen(text);
-    width = screen > taken ? screen - (unsigned)taken : 0;
+    size_t taken = INDENT + 2 + strlen(text);
+    unsigned width = screen > taken ? screen - (unsigned)taken : 0;
     if (width > BAR_MAX_WIDTH)
         width = BAR_MAX_WIDTH;
     if (width >= BAR_MIN_WIDTH)

@@ -52,11 +52,9 @@ struct watch {
 
 static void watch_start(struct watch *watch, const struct mount *mount)
 {
-    struct watcher *next;
-
     if (ARRAY_RESERVE(watch->watchers, watch->watcher_room, watch->watcher_count + 1) != 0)
         cli_out_of_memory();
-    next = &watch->watchers[watch->watcher_count];
+    struct watcher *next = &watch->watchers[watch->watcher_count];
     *next = (struct watcher){.mount = mount->id, .seen = true};
     if (mount_events_start(mount->path, &next->child, &next->fd) == 0)
         watch->watcher_count++;

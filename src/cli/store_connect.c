@@ -15,11 +15,10 @@ int store_join(gmsfs_t *handle)
 {
     const char *text = getenv("GMSFS_SESSION");
     uint8_t token[GMSFS_TOKEN_BYTES];
-    int error;
 
     if (!text || gmsfs_token_parse(text, token) != 0)
         return -ENOENT;
-    error = gmsfs_join(handle, token);
+    int error = gmsfs_join(handle, token);
     return error == -ESTALE || error == -EBADF || error == -EACCES ? -ENOENT : error;
 }
 

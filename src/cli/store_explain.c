@@ -33,13 +33,12 @@ bool store_is_immutable(const char *path)
 bool store_explain_fence(const char *path, const char *doing)
 {
     char *paths[] = {(char *)path};
-    const struct mount *mount;
     SCOPED_MOUNTS struct mounts mounts = {0};
 
     if (!store_is_fenced(path))
         return false;
     mounts_read_for(paths, 1, &mounts);
-    mount = mounts_find(&mounts, path, true);
+    const struct mount *mount = mounts_find(&mounts, path, true);
     cli_error(
         "cannot %s: %s: the mount is fenced for a checkpoint; 'gmsfs fence --status %s' prints "
         "its token for users with write permission on both stores, and --complete TOKEN or "

@@ -45,11 +45,10 @@ int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     char *text = NULL;
-    int error;
 
     if (fd < 0)
         return -errno;
-    error = store_read_fd(fd, most_bytes, &text, size_bytes);
+    int error = store_read_fd(fd, most_bytes, &text, size_bytes);
     close(fd);
     if (!error)
         *bytes = (uint8_t *)text;

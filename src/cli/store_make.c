@@ -51,12 +51,11 @@ static int open_ctl(const char *path, unsigned count)
 static int make(const char *path)
 {
     unsigned count = atomic_load(&made_count);
-    char *copy;
     int error = 0;
 
     if (count == GMSFS_GROUP_MAX)
         return -ENFILE;
-    copy = cli_need(strdup(path));
+    char *copy = cli_need(strdup(path));
     if (mkdir(path, STORE_MODE) < 0) {
         error = errno == EEXIST ? 0 : -errno; /* another process made it */
         free(copy);
@@ -78,11 +77,10 @@ static int make(const char *path)
 static int make_undisturbed(const char *path)
 {
     sigset_t all, before;
-    int error;
 
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
-    error = make(path);
+    int error = make(path);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return error;
 }

@@ -54,7 +54,6 @@ static int place_explain(const char *path, const char *doing, int error)
 static int place_explain_order(int dir, const char *path, const char *place, int error)
 {
     json_auto_t *info = NULL;
-    const char *text;
 
     if (error == -EPERM || error == -EACCES)
         return daemon_explain_rights(path, "move it");
@@ -63,7 +62,7 @@ static int place_explain_order(int dir, const char *path, const char *place, int
     if (error == -EBUSY && store_explain_fence(path, "move it"))
         return CLI_FAILURE;
     info = place_read_info(dir, path);
-    text = find_obstacle(info, place);
+    const char *text = find_obstacle(info, place);
     if (*text)
         cli_error("cannot move: %s: %s", path, text);
     else if (error == -EBUSY)
@@ -119,7 +118,7 @@ static int place_read(int fd, struct place *place)
     return 0;
 }
 
-/* Reads where it is, by place_open(). CLI_OK, or CLI_FAILURE after the error. */
+/* Reads the place from the descriptor of place_open(). CLI_OK, or CLI_FAILURE after the error. */
 static int place_look(const char *path, int fd, struct place *now)
 {
     int error = fd < 0 ? fd : place_read(fd, now);
@@ -127,7 +126,7 @@ static int place_look(const char *path, int fd, struct place *now)
     return error ? place_explain(path, "read where it is", error) : CLI_OK;
 }
 
-/* Waits for a change, or until the time is over, and reads it again. */
+/* Waits for a change, or until the time is over, and reads the place again. */
 static int place_poll(const char *path, int fd, uint64_t left_ms, struct place *now)
 {
     struct pollfd change = {.fd = fd, .events = POLLPRI};

@@ -21,12 +21,11 @@ int store_source_check(const char *store, gmsfs_t *handle, const struct source *
 {
     uint8_t store_id[16];
     struct gmsfs_info to;
-    int error;
 
     _Static_assert(sizeof(store_id) == sizeof(to.store_id), "a store's id is as long as it says");
     if (!source_find_store(source, file, store_id))
         return CLI_OK;
-    error = gmsfs_get_info(handle, &to);
+    int error = gmsfs_get_info(handle, &to);
     if (error)
         return store_explain(store, "look at it", error);
     if (memcmp(store_id, to.store_id, sizeof(to.store_id)) != 0)

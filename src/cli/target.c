@@ -100,17 +100,16 @@ static int target_check_entries(const struct target *target)
 int target_open(struct target *target)
 {
     struct gmsfs_info info;
-    int status, error;
 
     if (store_open_or_make(target->store, &target->handle) != 0)
         return CLI_FAILURE;
-    error = gmsfs_get_info(target->handle, &info);
+    int error = gmsfs_get_info(target->handle, &info);
     if (error)
         return store_explain(target->store, "look at the store", error);
     target->ctl_fd = image_entries_open(target->store);
     if (target->ctl_fd < 0)
         return store_explain(target->store, "open the store", target->ctl_fd);
-    status = target_check_granularity(target, info.granularity_bytes);
+    int status = target_check_granularity(target, info.granularity_bytes);
     if (status == CLI_OK)
         status = target_align(target, info.granularity_bytes);
     if (status == CLI_OK)

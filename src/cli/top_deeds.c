@@ -96,11 +96,10 @@ static void deed_child(const void *context, int to)
     const struct top_order *order = context;
     SCOPED_FREE char *path = store_file_path(order->mount, order->store);
     const char done = DONE;
-    int status;
 
     if (!path || dup2(to, STDOUT_FILENO) < 0 || dup2(to, STDERR_FILENO) < 0)
         return;
-    status = carry_out(order, path);
+    int status = carry_out(order, path);
     fflush(stdout);
     if (status == CLI_OK)
         file_write(to, &done, 1);
@@ -112,7 +111,6 @@ void top_deeds_start(struct top_deeds *deeds, struct top *top, const struct top_
 {
     struct top_deed_run *free_run = NULL;
     char text[128];
-    int error;
 
     for (size_t i = 0; i < TOP_DEEDS; i++)
         if (!deeds->runs[i].child)
@@ -122,7 +120,7 @@ void top_deeds_start(struct top_deeds *deeds, struct top *top, const struct top_
         return;
     }
     *free_run = (struct top_deed_run){0};
-    error = child_start(&free_run->child, deed_child, order, &free_run->fd);
+    int error = child_start(&free_run->child, deed_child, order, &free_run->fd);
     if (error) {
         snprintf(text, sizeof(text), "no process can be started: %s", strerror(-error));
         top_set_message(top, text, true);
@@ -146,11 +144,10 @@ static void show_words(struct top *top, char *words)
 {
     size_t bytes = strlen(words);
     bool is_done = bytes > 0 && words[bytes - 1] == DONE;
-    char *last;
 
     while (bytes > 0 && (words[bytes - 1] == DONE || words[bytes - 1] == '\n'))
         words[--bytes] = '\0';
-    last = strrchr(words, '\n');
+    char *last = strrchr(words, '\n');
     last = last ? last + 1 : words;
     top_set_message(top, *last ? last : "the deed was ended from outside", !is_done);
 }

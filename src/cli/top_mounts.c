@@ -261,12 +261,11 @@ int top_mounts_open(struct top_mounts **opened, struct top *top, char **paths, s
     struct top_mounts *mounts = cli_need(calloc(1, sizeof(*mounts)));
     const char *missing;
     bool changed;
-    int error;
 
     *mounts =
         (struct top_mounts){.top = top, .paths = paths, .path_count = count, .delay_ms = delay_ms};
     *opened = mounts;
-    error = read_mounts(mounts, &changed, &missing);
+    int error = read_mounts(mounts, &changed, &missing);
     if (error)
         return mounts_explain(error);
     if (!missing)

@@ -47,15 +47,13 @@ static uint64_t ui_scale(uint64_t part, uint64_t whole, uint64_t by)
 
 void ui_bar(char *text, size_t room, unsigned width, uint64_t part, uint64_t whole)
 {
-    unsigned inner, full;
-
     if (room == 0)
         return;
     text[0] = '\0';
     if (width < 3 || room < (size_t)width + 1)
         return;
-    inner = width - 2;
-    full = (unsigned)ui_scale(part, whole, inner);
+    unsigned inner = width - 2;
+    unsigned full = (unsigned)ui_scale(part, whole, inner);
     if (full == 0 && part > 0 && whole > 0)
         full = 1;
     text[0] = '[';
@@ -115,11 +113,9 @@ void ui_table_begin(struct ui_table *table, const char *alignment)
 
 void ui_table_add(struct ui_table *table, const char *const *texts)
 {
-    char **row;
-
     if (ARRAY_RESERVE(table->cells, table->room, (table->rows + 1) * table->columns) != 0)
         cli_out_of_memory();
-    row = table->cells + table->rows * table->columns;
+    char **row = table->cells + table->rows * table->columns;
     for (unsigned i = 0; i < table->columns; i++) {
         row[i] = cli_need(strdup(texts[i] ? texts[i] : ""));
         clean_text(row[i]);

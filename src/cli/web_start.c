@@ -40,8 +40,6 @@ static int web_check_own(const char *name, uid_t uid)
 
 int web_find_user(const char *name, struct web_user *user)
 {
-    const struct passwd *found;
-    const struct group *group;
     gid_t groups[2];
     int count = 2;
 
@@ -49,7 +47,7 @@ int web_find_user(const char *name, struct web_user *user)
     if (user->uid != 0)
         return web_check_own(name, user->uid);
     name = name ? name : WEB_USUAL_USER;
-    found = getpwnam(name);
+    const struct passwd *found = getpwnam(name);
     if (!found)
         return web_refuse_user(name);
     user->uid = found->pw_uid;
@@ -61,7 +59,7 @@ int web_find_user(const char *name, struct web_user *user)
             "the user '%s' is in other groups than its own, whose files it could serve; name "
             "one of its own with --user",
             name);
-    group = getgrgid(user->gid);
+    const struct group *group = getgrgid(user->gid);
     if (!group)
         return web_refuse_user(name);
     user->name = cli_need(strdup(name));
@@ -137,11 +135,10 @@ static char *web_find_nginx(void)
 static char *web_make_directory(void)
 {
     const char *temporary = geteuid() == 0 ? NULL : getenv("TMPDIR");
-    char *path;
 
     if (!temporary || temporary[0] != '/')
         temporary = "/tmp";
-    path = cli_format("%s/gmsfs-web-XXXXXX", temporary);
+    char *path = cli_format("%s/gmsfs-web-XXXXXX", temporary);
     if (mkdtemp(path))
         return path;
     cli_error("cannot make a directory for the configuration in '%s': %s", temporary,

@@ -149,12 +149,11 @@ int governor_do(const struct governor_deed *deed, const struct governor_config *
     SCOPED_FREE char *command = (char *)hook.command;
     struct failure why;
     char name[512];
-    int error;
 
     if (!command)
         return failure_no_memory(failure);
     hooks_run(&hook, 1, get_limit_ms(deed));
-    error = hook_check(&hook, get_limit_ms(deed), &why);
+    int error = hook_check(&hook, get_limit_ms(deed), &why);
     if (error) {
         governor_deed_name(deed, config, name, sizeof(name));
         failure_set(failure, error,

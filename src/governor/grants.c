@@ -79,11 +79,10 @@ static int copy_counts(const struct governor_counts *from, struct governor_count
 static int move_window(struct governor_grants *grants, uint64_t now_ms)
 {
     struct governor_counts copy;
-    int error;
 
     if (grants->later.since_ms != 0 && now_ms - grants->later.since_ms < GOVERNOR_WINDOW_MS / 2)
         return 0;
-    error = copy_counts(&grants->now, &copy);
+    int error = copy_counts(&grants->now, &copy);
     if (error)
         return error;
     free_counts(&grants->before);

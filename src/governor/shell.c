@@ -36,10 +36,9 @@ char *shell_format(const char *format, ...)
 {
     va_list arguments;
     char *text;
-    int bytes;
 
     va_start(arguments, format);
-    bytes = vasprintf(&text, format, arguments);
+    int bytes = vasprintf(&text, format, arguments);
     va_end(arguments);
     return bytes < 0 ? NULL : text;
 }

@@ -138,11 +138,10 @@ int image_check(const struct image_check *check, struct failure *failure)
     struct check_run run = {.check = check, .failure = failure};
     uint64_t whole_bytes;
     bool is_told;
-    int error;
 
     *failure->text = '\0';
     image_manifest_count_done(&check->image->manifest, &whole_bytes);
-    error = check_add_files(check->image, failure);
+    int error = check_add_files(check->image, failure);
     if (error)
         return error;
     source_prepare(check->image->dir.source, check->direct, whole_bytes, check->taken_bytes);

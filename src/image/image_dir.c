@@ -274,13 +274,12 @@ int image_dir_write(const struct image_dir *dir, const char *name, const void *b
                     size_t size_bytes)
 {
     char fresh[IMAGE_NAME_BYTES];
-    int fd, error;
 
     snprintf(fresh, sizeof(fresh), "%s" IMAGE_NEW, name);
-    error = image_dir_remove(dir, fresh);
+    int error = image_dir_remove(dir, fresh);
     if (error)
         return error;
-    fd = image_dir_open_file(dir, fresh, O_WRONLY | O_CREAT | O_EXCL);
+    int fd = image_dir_open_file(dir, fresh, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0) {
         if (fd != -EEXIST)
             /* it may exist all the same */

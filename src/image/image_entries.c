@@ -15,11 +15,10 @@
 int image_entries_open(const char *store)
 {
     SCOPED_FREE char *path = NULL;
-    int fd;
 
     if (asprintf(&path, "%s/ctl", store) < 0)
         return -ENOMEM;
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
 

@@ -25,12 +25,11 @@ static int build_allocation(struct layout *built, const struct image_layout *lay
     struct image_layout_allocation allocation;
     char tag[LAYOUT_MAX_TAG_BYTES + 1];
     uint64_t slot;
-    int error;
 
     image_layout_get(layout, rank, &allocation);
     memcpy(tag, allocation.tag, allocation.tag_bytes);
     tag[allocation.tag_bytes] = '\0';
-    error = layout_add(built, rank + 1, NULL, tag, &slot);
+    int error = layout_add(built, rank + 1, NULL, tag, &slot);
     if (error)
         return error;
     return layout_set_memory(built, slot, rank + 1, allocation.size_bytes,
@@ -116,11 +115,10 @@ int image_layout_open(uint8_t *bytes, size_t size_bytes, struct image_layout *la
                       const char **why)
 {
     uint64_t culprit;
-    int error;
 
     *layout = (struct image_layout){.bytes = bytes, .size_bytes = size_bytes};
     *why = "it is not a canonical layout";
-    error = layout_document_decode(bytes, size_bytes, &layout->document, &culprit);
+    int error = layout_document_decode(bytes, size_bytes, &layout->document, &culprit);
     if (!error && !layout_document_has_allocations(layout->document))
         error = -EINVAL;
     if (!error) {

@@ -100,11 +100,9 @@ void image_manifest_free(struct image_manifest *manifest)
 
 static int line_store(struct words *words, struct image_manifest *manifest)
 {
-    int error;
-
     if (!words_take(words, "store "))
         return words_fail(words, "'store' and a name are expected");
-    error = words_text(words, IMAGE_MAX_STORE_BYTES, &manifest->store);
+    int error = words_text(words, IMAGE_MAX_STORE_BYTES, &manifest->store);
     return error ? error : words_end_line(words);
 }
 
@@ -142,14 +140,13 @@ static int decode_head(struct words *words, struct image_manifest *manifest, uin
 static int decode_allocation(struct words *words, size_t rank, struct image_allocation *allocation)
 {
     uint64_t number;
-    int error;
 
     if (!words_take(words, "allocation ") || !words_number(words, &number) || number != rank ||
         !words_take(words, " ") || !words_number(words, &allocation->size_bytes) ||
         !words_take(words, " ") || !words_number(words, &allocation->stored_bytes) ||
         !words_take(words, " "))
         return words_fail(words, "'allocation %zu' with two sizes and a name is expected", rank);
-    error = words_allocation_name(words, &allocation->name);
+    int error = words_allocation_name(words, &allocation->name);
     return error ? error : words_end_line(words);
 }
 
@@ -201,12 +198,11 @@ static int decode_plan(struct words *words, struct image_manifest *manifest, boo
 static struct image_piece *decode_find(const struct image_manifest *manifest,
                                        const struct image_piece *read)
 {
-    const struct image_allocation *allocation;
     struct image_piece *piece;
 
     if (read->rank >= manifest->allocation_count)
         return NULL;
-    allocation = &manifest->allocations[read->rank];
+    const struct image_allocation *allocation = &manifest->allocations[read->rank];
     if (read->offset_bytes / manifest->piece_bytes >= allocation->piece_count)
         return NULL;
     piece = &manifest->pieces[allocation->first_piece + read->offset_bytes / manifest->piece_bytes];

@@ -145,10 +145,8 @@ static int open_look_at_files(const struct image *image, struct failure *failure
 
 static int open_image(struct image *image, const char *path, bool any, struct failure *failure)
 {
-    int error;
-
     memset(image, 0, sizeof(*image));
-    error = image_dir_open(&image->dir, path, any ? IMAGE_DIR_LOOK : IMAGE_DIR_READ, failure);
+    int error = image_dir_open(&image->dir, path, any ? IMAGE_DIR_LOOK : IMAGE_DIR_READ, failure);
     if (!error)
         error = open_manifest(image, any, failure);
     if (!error)

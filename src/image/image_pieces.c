@@ -13,7 +13,6 @@ int image_pieces_make_id(const struct image_manifest *manifest, const struct ima
 {
     SCOPED_FREE uint8_t(*sums)[DIGEST_BYTES] = NULL;
     uint8_t hash[DIGEST_BYTES];
-    int error;
 
     if (manifest->piece_bytes != PIECES_BYTES)
         return -ENODATA;
@@ -25,7 +24,7 @@ int image_pieces_make_id(const struct image_manifest *manifest, const struct ima
         return -ENOMEM;
     for (size_t i = 0; i < manifest->piece_count; i++)
         memcpy(sums[i], manifest->pieces[i].sum, DIGEST_BYTES);
-    error = layout_document_contents_hash(layout->document, hash);
+    int error = layout_document_contents_hash(layout->document, hash);
     return error ? error : pieces_make_id(hash, (const void *)sums, manifest->piece_count, id);
 }
 

@@ -26,7 +26,6 @@ static int add_file(struct model *files, size_t number, const char *relative,
     const struct source_file *from = source_get(files->source, number);
     struct model_tensor *tensors =
         safetensors_grow(files->tensors, files->tensor_count, 1, sizeof(*files->tensors));
-    struct model_tensor *tensor;
     int error = tensors ? safetensors_add_opened(files, number, failure)
                         : safetensors_fail(failure, -ENOMEM, from->shown, NULL, "out of memory");
 
@@ -34,7 +33,7 @@ static int add_file(struct model *files, size_t number, const char *relative,
         files->tensors = tensors;
     if (error)
         return error;
-    tensor = &tensors[files->tensor_count++];
+    struct model_tensor *tensor = &tensors[files->tensor_count++];
     *tensor =
         (struct model_tensor){.dtype = SAFETENSORS_U8,
                               .file = (uint32_t)files->file_count - 1,

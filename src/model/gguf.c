@@ -38,13 +38,12 @@ static int read_some(struct gguf_file *file, size_t size_bytes)
 {
     const struct model_file *from = &file->model->files[file->index];
     struct failure why = {0};
-    int error;
 
     free(file->bytes);
     file->bytes = NULL;
     gguf_free(&file->header);
-    error = safetensors_read(file->model->source, from->number, 0, size_bytes, &file->bytes,
-                             file->failure);
+    int error = safetensors_read(file->model->source, from->number, 0, size_bytes, &file->bytes,
+                                 file->failure);
     if (error)
         return error;
     error = gguf_parse(file->bytes, size_bytes, &file->header, &why);

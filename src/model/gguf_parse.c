@@ -399,11 +399,10 @@ int gguf_parse(const char *bytes, size_t size_bytes, struct gguf_header *header,
 {
     struct input input = {.bytes = bytes, .size_bytes = size_bytes, .failure = failure};
     uint64_t values = 0, tensors = 0;
-    int error;
 
     memset(header, 0, sizeof(*header));
     header->alignment_bytes = GGUF_DEFAULT_ALIGNMENT;
-    error = parse_version(&input, &header->version);
+    int error = parse_version(&input, &header->version);
     if (!error)
         error = input_u64(&input, &tensors);
     if (!error)

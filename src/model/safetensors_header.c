@@ -43,14 +43,13 @@ static int read_beginning(struct source *source, const struct model_file *file,
     size_t size_bytes =
         file->size_bytes < BEGINNING_BYTES ? (size_t)file->size_bytes : BEGINNING_BYTES;
     char *bytes = NULL;
-    int error;
 
     if (file->size_bytes <= LENGTH_BYTES)
         return safetensors_fail(failure, -EINVAL, file->path, NULL,
                                 "has %" PRIu64
                                 " bytes, too few for a safetensors or GGUF file; " FETCH_AGAIN,
                                 file->size_bytes);
-    error = safetensors_read(source, file->number, 0, size_bytes, &bytes, failure);
+    int error = safetensors_read(source, file->number, 0, size_bytes, &bytes, failure);
     if (error != 0)
         return error;
     memcpy(&beginning->header_bytes, bytes, sizeof(beginning->header_bytes));
@@ -163,7 +162,6 @@ static int parse_type(struct model_tensor *tensor, const char *path, json_t *inf
                       struct failure *failure)
 {
     const char *dtype = json_string_value(json_object_get(info, "dtype"));
-    int error;
 
     if (dtype == NULL)
         return safetensors_fail(failure, -EINVAL, path, tensor->name,
@@ -172,7 +170,7 @@ static int parse_type(struct model_tensor *tensor, const char *path, json_t *inf
         return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                 "dtype \"%.40s\" is not known; convert it, or use a newer gmsfs",
                                 dtype);
-    error = parse_shape(tensor, path, json_object_get(info, "shape"), failure);
+    int error = parse_shape(tensor, path, json_object_get(info, "shape"), failure);
     if (error != 0)
         return error;
     switch (safetensors_size(tensor->dtype, tensor->shape, tensor->ndim, &tensor->size_bytes)) {
@@ -230,7 +228,6 @@ static int add_tensor(struct model *model, uint32_t index, const char *name, jso
 {
     const struct model_file *file = &model->files[index];
     struct model_tensor *tensor = &model->tensors[model->tensor_count];
-    int error;
 
     memset(tensor, 0, sizeof(*tensor));
     model->tensor_count++;
@@ -241,7 +238,7 @@ static int add_tensor(struct model *model, uint32_t index, const char *name, jso
     if (!json_is_object(info))
         return safetensors_fail(failure, -EINVAL, file->path, name,
                                 "is not described by an object; " WRITE_AGAIN);
-    error = parse_type(tensor, file->path, info, failure);
+    int error = parse_type(tensor, file->path, info, failure);
     if (error == 0)
         error = parse_offsets(tensor, file, json_object_get(info, "data_offsets"), failure);
     return error;
@@ -331,12 +328,11 @@ static int pull_header(struct model *model, uint32_t file, const char *bytes, si
 {
     size_t first = model->tensor_count, metadata_bytes;
     const char *metadata;
-    json_t *pairs;
     int error = safetensors_pull_header(model, file, bytes, size_bytes, &metadata, &metadata_bytes);
 
     if (error != 0 || metadata == NULL)
         return error;
-    pairs = json_loadb(metadata, metadata_bytes, JSON_REJECT_DUPLICATES, NULL);
+    json_t *pairs = json_loadb(metadata, metadata_bytes, JSON_REJECT_DUPLICATES, NULL);
     if (pairs == NULL) {
         safetensors_drop_tensors(model, first);
         return -EAGAIN;

@@ -30,14 +30,13 @@ static int index_read(struct source *source, size_t file, json_t **root, struct 
 {
     const struct source_file *from = source_get(source, file);
     SCOPED_FREE char *bytes = NULL;
-    int error;
 
     if (from->size_bytes > SAFETENSORS_MAX_HEADER_BYTES)
         return safetensors_fail(failure, -EINVAL, from->shown, NULL,
                                 "has %llu bytes, an index has at most %u; name the "
                                 "*.safetensors.index.json file",
                                 (unsigned long long)from->size_bytes, SAFETENSORS_MAX_HEADER_BYTES);
-    error = safetensors_read(source, file, 0, (size_t)from->size_bytes, &bytes, failure);
+    int error = safetensors_read(source, file, 0, (size_t)from->size_bytes, &bytes, failure);
     return error != 0 ? error
                       : safetensors_parse_object(from->shown, "the index", bytes,
                                                  (size_t)from->size_bytes, root, failure);

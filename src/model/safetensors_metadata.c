@@ -69,16 +69,14 @@ int safetensors_metadata_json(const struct model *model, char **json)
 static int add_memory_file(struct model *model, char *json, size_t size_bytes)
 {
     struct model_file *files = safetensors_grow(model->files, model->file_count, 1, sizeof(*files));
-    struct model_file *file;
-    int error;
 
     if (files == NULL)
         return -ENOMEM;
     model->files = files;
-    file = &files[model->file_count];
+    struct model_file *file = &files[model->file_count];
     *file = (struct model_file){.path = files[0].path, .size_bytes = size_bytes};
-    error = source_add_bytes(model->source, files[0].number, (uint8_t *)json, size_bytes,
-                             &file->number);
+    int error = source_add_bytes(model->source, files[0].number, (uint8_t *)json, size_bytes,
+                                 &file->number);
     model->file_count += error == 0;
     return error;
 }

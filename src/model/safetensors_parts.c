@@ -37,11 +37,10 @@ int safetensors_read(struct source *source, size_t file, uint64_t offset_bytes, 
     const char *path = source_get(source, file)->shown;
     char *buffer = malloc(size_bytes + 1);
     struct failure why;
-    int error;
 
     if (buffer == NULL)
         return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    error = source_read(source, file, offset_bytes, buffer, size_bytes, &why);
+    int error = source_read(source, file, offset_bytes, buffer, size_bytes, &why);
     if (error == 0) {
         *bytes = buffer;
         return 0;

@@ -214,13 +214,11 @@ static int sink_put(struct source_receiver *receiver, const uint8_t *bytes, size
     if (bytes && filling->sum)
         XXH3_128bits_update(filling->sum, bytes, size_bytes);
     for (size_t done = 0; done < size_bytes; done += step) {
-        int error;
-
         step = size_bytes - done;
         step = receiver->left_bytes < step ? (size_t)receiver->left_bytes : step;
         if (step == 0)
             return -EOVERFLOW; /* more than was asked for */
-        error = bytes ? sink_put_some(filling, bytes + done, step) : 0;
+        int error = bytes ? sink_put_some(filling, bytes + done, step) : 0;
         if (error)
             return sink_fail(filling, "write", error);
         sink_advance(filling, step);

@@ -56,14 +56,13 @@ bool relay_reaches(const struct staging_memory *from, const struct staging_memor
 bool relay_let_in(const struct relay_stop *stop, size_t item_count,
                   const struct staging_memory *reader)
 {
-    const struct cuda_device *by, *of;
     struct drv_access_desc right = {.location.type = DRV_LOCATION_DEVICE, .flags = DRV_ACCESS_READ};
     enum drv_result result = DRV_SUCCESS;
 
     if (!relay_reaches(stop->memory, reader))
         return false;
-    by = cuda_device(reader->device);
-    of = cuda_device(stop->memory->device);
+    const struct cuda_device *by = cuda_device(reader->device);
+    const struct cuda_device *of = cuda_device(stop->memory->device);
     if (by->device == of->device)
         return true;
     right.location.id = by->device;
@@ -78,11 +77,10 @@ bool relay_let_in(const struct relay_stop *stop, size_t item_count,
 static int hop_result(const struct relay_hop *hop, const char *call, enum drv_result result)
 {
     char text[STAGING_ERROR_BYTES];
-    int error;
 
     if (result == DRV_SUCCESS)
         return 0;
-    error = drv_explain(cuda_device(hop->device)->driver, call, result, text, sizeof(text));
+    int error = drv_explain(cuda_device(hop->device)->driver, call, result, text, sizeof(text));
     return staging_fail(hop->device, DOING_RELAY, text, error);
 }
 

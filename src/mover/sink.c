@@ -74,11 +74,10 @@ static uint8_t *sink_map(int fd, uint64_t size_bytes, const struct sink_way *way
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct statfs system;
-    uint8_t *map;
 
     if (size_bytes == 0 || !is_mapped(fd, way, &system))
         return NULL;
-    map = mmap(NULL, (size_t)size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    uint8_t *map = mmap(NULL, (size_t)size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return NULL;
     if (madvise(map, page, MADV_POPULATE_WRITE) == 0 || errno != EINVAL)
@@ -149,11 +148,9 @@ static int write_by_map(const struct sink *sink, const uint8_t *bytes, size_t si
 /* Uses write(2), which clears no page before filling it, unless another thread does. */
 static int write_mapped(struct sink *sink, const uint8_t *bytes, size_t size_bytes, uint64_t at)
 {
-    int error;
-
     if (atomic_flag_test_and_set(&sink->writing))
         return write_by_map(sink, bytes, size_bytes, at);
-    error = file_write_at(sink->fd, bytes, size_bytes, at);
+    int error = file_write_at(sink->fd, bytes, size_bytes, at);
     atomic_flag_clear(&sink->writing);
     return error;
 }
@@ -217,10 +214,9 @@ static int stream_pass(struct sink_stream *stream, const uint8_t *bytes, size_t 
 static int stream_hold(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
                        size_t *held)
 {
-    size_t left;
     int error = stream->held_bytes == SINK_ROOM_BYTES ? stream_flush(stream) : 0;
+    size_t left = SINK_ROOM_BYTES - stream->held_bytes;
 
-    left = SINK_ROOM_BYTES - stream->held_bytes;
     *held = size_bytes < left ? size_bytes : left;
     memcpy(stream->room + stream->held_bytes, bytes, *held);
     stream->held_bytes += *held;

@@ -123,7 +123,6 @@ static int output_open(struct output *output, int fd)
 {
     const struct sink_way way = {.direct = DIRECT_NEVER};
     struct stat known;
-    void *map;
 
     output->fd = fd;
     if (fstat(fd, &known) < 0)
@@ -132,7 +131,7 @@ static int output_open(struct output *output, int fd)
         sink_open(&output->sink, fd, (uint64_t)known.st_size, &way);
         return 0;
     }
-    map = mmap(NULL, (size_t)known.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *map = mmap(NULL, (size_t)known.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return -errno;
     output->map = map;
@@ -381,15 +380,14 @@ static size_t count_at_once(const struct spread *spread)
 {
     SCOPED_CLOSE int lowest = open("/", O_PATH | O_CLOEXEC);
     size_t files = count_ours(spread, true);
-    rlim_t taken, each;
     struct rlimit limit;
 
     if (files == 0)
         return spread->item_count;
     if (lowest < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return 1;
-    taken = (rlim_t)lowest + SPARE_DESCRIPTORS;
-    each = limit.rlim_cur > taken ? (limit.rlim_cur - taken) / files : 0;
+    rlim_t taken = (rlim_t)lowest + SPARE_DESCRIPTORS;
+    rlim_t each = limit.rlim_cur > taken ? (limit.rlim_cur - taken) / files : 0;
     each = each < spread->at_once ? each : spread->at_once;
     return each < 1 ? 1 : (size_t)each;
 }
@@ -475,18 +473,17 @@ int spread_run(struct spread *spread)
                           .item_count = spread->item_count,
                           .tick = spread->tick,
                           .context = spread->context};
-    int error, ended;
 
     spread->failure = 0;
     if (!stops)
         return -ENOMEM;
-    error = spread_begin(spread, &relay, stops);
+    int error = spread_begin(spread, &relay, stops);
     if (!error && spread->engines_only && count_ours(spread, false) > 0)
         error = -EOPNOTSUPP;
     if (!error && spread->begin)
         spread->begin(spread->context);
     if (!error)
         error = spread_bytes(spread, &relay);
-    ended = relay_end(&relay);
+    int ended = relay_end(&relay);
     return error ? error : ended;
 }

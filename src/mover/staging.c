@@ -100,18 +100,16 @@ static int staging_add_device(struct staging *staging, const struct staging_kind
                               struct staging_device **added, struct failure *failure)
 {
     char text[STAGING_ERROR_BYTES] = "";
-    struct staging_device *device;
-    int error;
 
     if (staging->device_count > STAGING_MAX_DEVICES)
         return failure_set(failure, -E2BIG, "%s: one command works on at most %u GPUs", store,
                            STAGING_MAX_DEVICES);
-    device = staging_make_device(staging, kind, store);
+    struct staging_device *device = staging_make_device(staging, kind, store);
     if (!device)
         return failure_no_memory(failure);
     memcpy(device->uuid, uuid, sizeof(device->uuid));
     staging->devices[staging->device_count++] = device;
-    error = staging_open_device(device, text);
+    int error = staging_open_device(device, text);
     if (error) {
         staging_explain_open(device, text, error, failure);
         staging->device_count--;

@@ -34,11 +34,10 @@ static int cuda_result(struct staging_device *device, const char *doing, const c
                        enum drv_result result)
 {
     char text[STAGING_ERROR_BYTES];
-    int error;
 
     if (result == DRV_SUCCESS)
         return 0;
-    error = drv_explain(cuda_device(device)->driver, call, result, text, sizeof(text));
+    int error = drv_explain(cuda_device(device)->driver, call, result, text, sizeof(text));
     return staging_fail(device, doing, text, error);
 }
 
@@ -133,11 +132,10 @@ static _Thread_local const struct drv_context *current;
 int staging_cuda_enter(struct staging_device *device)
 {
     struct drv_context *context = cuda_device(device)->context;
-    int error;
 
     if (current == context)
         return 0;
-    error = CALL(device, DOING_OPEN, cuCtxSetCurrent, (context));
+    int error = CALL(device, DOING_OPEN, cuCtxSetCurrent, (context));
     current = error ? NULL : context;
     return error;
 }
@@ -198,11 +196,9 @@ static int cuda_begin(struct staging_lane *lane)
 /* Waits until the driver is done with the buffer. */
 static int buffer_wait(struct staging_lane *lane, struct cuda_buffer *buffer, const char *doing)
 {
-    int error;
-
     if (!buffer->is_busy)
         return 0;
-    error = CALL(lane->device, doing, cuEventSynchronize, (buffer->event));
+    int error = CALL(lane->device, doing, cuEventSynchronize, (buffer->event));
     buffer->is_busy = error != 0;
     return error;
 }
@@ -224,11 +220,10 @@ static uint8_t *reserve(size_t bytes)
 {
     uint8_t *at = mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    size_t head;
 
     if (at == MAP_FAILED)
         return NULL;
-    head = -(uintptr_t)at & (HUGE_PAGE_BYTES - 1);
+    size_t head = -(uintptr_t)at & (HUGE_PAGE_BYTES - 1);
     if (head > 0)
         munmap(at, head);
     munmap(at + head + bytes, HUGE_PAGE_BYTES - head);

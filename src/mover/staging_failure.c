@@ -50,10 +50,8 @@ int staging_explain(const struct staging_memory *memory, const char *doing, cons
 
 bool staging_get_failure(struct staging *staging, struct failure *failure, bool *is_told)
 {
-    const struct staging_device *device;
-
     pthread_mutex_lock(&staging->lock);
-    device = staging->failed_device;
+    const struct staging_device *device = staging->failed_device;
     *is_told = staging->is_told;
     staging->is_told = device != NULL;
     pthread_mutex_unlock(&staging->lock);

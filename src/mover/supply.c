@@ -59,22 +59,18 @@ void supply_add_part(struct supply *supply, size_t item)
  * supply_stop(). */
 static size_t supply_wait_room(struct supply *supply)
 {
-    size_t room;
-
     SCOPED_LOCK(&supply->mutex);
     while (supply->there - supply->filled >= supply->most && !supply->is_over)
         pthread_cond_wait(&supply->changed, &supply->mutex);
-    room = supply->is_over ? 0 : supply->most - (supply->there - supply->filled);
+    size_t room = supply->is_over ? 0 : supply->most - (supply->there - supply->filled);
     supply->is_getting = room > 0;
     return room;
 }
 
 void supply_put(struct supply *supply, size_t item, int fd)
 {
-    bool is_filled;
-
     pthread_mutex_lock(&supply->mutex);
-    is_filled = supply->left[item] == 0;
+    bool is_filled = supply->left[item] == 0;
     supply->fds[item] = is_filled ? -1 : fd;
     supply->there++;
     supply->filled += is_filled;
@@ -139,12 +135,10 @@ void supply_run(struct supply *supply)
 
 int supply_take(struct supply *supply, size_t item, bool *writes)
 {
-    int fd;
-
     SCOPED_LOCK(&supply->mutex);
     while (supply->fds[item] < 0 && !supply->is_over)
         pthread_cond_wait(&supply->changed, &supply->mutex);
-    fd = supply->fds[item];
+    int fd = supply->fds[item];
     *writes = fd >= 0 && !supply->writes[item];
     supply->writes[item] |= *writes;
     return fd < 0 ? -ECANCELED : fd;

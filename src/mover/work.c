@@ -181,7 +181,6 @@ static void work_wait(struct work *work, unsigned started)
 int work_run(struct work *work)
 {
     pthread_t threads[WORK_MAX_THREADS];
-    unsigned started;
     int error;
 
     atomic_store(&work->next, 0);
@@ -193,7 +192,7 @@ int work_run(struct work *work)
     if (error)
         return error;
     sem_init(&work->ended, 0, 0);
-    started = work_start(work, threads);
+    unsigned started = work_start(work, threads);
     work_wait(work, started);
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);

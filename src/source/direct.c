@@ -160,12 +160,11 @@ static bool asks_for_more(int fd)
 static int direct_open_again(int fd, int flags)
 {
     char path[FD_PATH_BYTES];
-    int again;
 
     if (is_cache_alone(fd) || asks_for_more(fd))
         return -EOPNOTSUPP;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    again = open(path, flags | O_DIRECT | O_CLOEXEC);
+    int again = open(path, flags | O_DIRECT | O_CLOEXEC);
     return again < 0 ? -errno : again;
 }
 

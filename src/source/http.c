@@ -70,10 +70,8 @@ void http_cancel(struct http *http)
 
 struct flow *http_take(struct http *http)
 {
-    struct flow *flow;
-
     pthread_mutex_lock(&http->lock);
-    flow = http->idle;
+    struct flow *flow = http->idle;
     if (flow)
         http->idle = flow->next;
     pthread_mutex_unlock(&http->lock);
@@ -125,8 +123,6 @@ int http_attempt(struct http *http, struct flow *flow, const struct http_target 
 
 bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes, int *error)
 {
-    uint64_t ms, until_ms;
-
     if (http->peer)
         return false;
     if (done_bytes - tries->at_bytes >= PROGRESS_BYTES) {
@@ -135,10 +131,10 @@ bool http_wait(struct http *http, struct http_tries *tries, uint64_t done_bytes,
     }
     if (++tries->failed >= TRIES || tries->pause_s > MOST_PAUSE_S)
         return false;
-    ms = (uint64_t)FIRST_PAUSE_MS << (tries->failed - 1);
+    uint64_t ms = (uint64_t)FIRST_PAUSE_MS << (tries->failed - 1);
     if (tries->pause_s * 1000u > ms)
         ms = tries->pause_s * 1000u;
-    until_ms = clock_now_ms() + ms;
+    uint64_t until_ms = clock_now_ms() + ms;
     while (!atomic_load(&http->cancelled) && clock_now_ms() < until_ms)
         clock_pause_ms(LOOK_MS);
     if (!atomic_load(&http->cancelled))
@@ -161,14 +157,13 @@ static int text_put(void *context, const uint8_t *bytes, size_t size_bytes)
 {
     struct text *text = context;
     bool is_all = size_bytes <= text->most - text->count;
-    int error;
 
     if (text->is_begin && !is_all)
         size_bytes = text->most - text->count;
     else if (!is_all)
         return failure_set(text->failure, -E2BIG, "the server's answer has more than %zu bytes",
                            text->most);
-    error = ARRAY_RESERVE(text->bytes, text->room, text->count + size_bytes + 1);
+    int error = ARRAY_RESERVE(text->bytes, text->room, text->count + size_bytes + 1);
     if (error)
         return error;
     memcpy(text->bytes + text->count, bytes, size_bytes);

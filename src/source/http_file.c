@@ -159,13 +159,12 @@ static int range_attempt(struct http *http, struct flow *flow, struct range *ran
 {
     const char *url = http_file_url(range->file);
     char lines[HTTP_REPLY_ETAG_BYTES + 96];
-    int error;
 
     flow->check = range_check;
     flow->put = range_put;
     flow->context = range;
     http_file_ask(range->file, range->from, range->end, lines, sizeof(lines));
-    error = http_attempt(http, flow, &range->file->target, url, lines, tries, passes, failure);
+    int error = http_attempt(http, flow, &range->file->target, url, lines, tries, passes, failure);
     if (error == -EOVERFLOW)
         return failure_set(failure, -EPROTO, "the server sends more bytes than it was asked for");
     if (http_file_leave(range->file, url, error))

@@ -253,13 +253,12 @@ int flow_move(struct flow *flow)
 {
     const struct timespec no_time = {0};
     sigset_t pipe, before, pending;
-    int error;
 
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     sigpending(&pending);
     pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    error = move(flow);
+    int error = move(flow);
     if (!sigismember(&pending, SIGPIPE))
         while (sigtimedwait(&pipe, NULL, &no_time) > 0)
             ;

@@ -41,8 +41,6 @@ static void begin(struct http_reply *reply, const char *line, size_t bytes)
 
 int http_reply_add(struct http_reply *reply, const char *line, size_t bytes)
 {
-    int error;
-
     while (bytes > 0 && is_blank(line[bytes - 1]))
         bytes--;
     if (bytes >= 5 && memcmp(line, "HTTP/", 5) == 0) {
@@ -53,7 +51,7 @@ int http_reply_add(struct http_reply *reply, const char *line, size_t bytes)
         return 0;
     if (bytes + 1 > HTTP_REPLY_MAX_BYTES - reply->bytes)
         return -E2BIG;
-    error = ARRAY_RESERVE(reply->lines, reply->room, reply->bytes + bytes + 1);
+    int error = ARRAY_RESERVE(reply->lines, reply->room, reply->bytes + bytes + 1);
     if (error)
         return error;
     memcpy(reply->lines + reply->bytes, line, bytes);

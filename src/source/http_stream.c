@@ -113,13 +113,12 @@ static int keep(struct http_stream *stream, const uint8_t *bytes, size_t size_by
 static int stream_put(void *context, const uint8_t *bytes, size_t size_bytes)
 {
     struct http_stream *stream = context;
-    int64_t left;
 
     if (stream->at == stream->end || stream->rest_bytes > 0)
         return FLOW_PAUSE;
     if (size_bytes > stream->file->size_bytes - stream->at)
         return -EOVERFLOW;
-    left = give(stream, bytes, size_bytes);
+    int64_t left = give(stream, bytes, size_bytes);
     return left <= 0 ? (int)left : keep(stream, bytes + size_bytes - left, (size_t)left);
 }
 
@@ -218,7 +217,6 @@ int http_stream_copy(struct http_file *file, uint64_t offset_bytes, uint64_t siz
                      http_put *put, void *context, struct failure *failure)
 {
     struct http_stream *stream = file->stream;
-    int error;
 
     take_turn(stream, offset_bytes);
     stream->file = file;
@@ -226,7 +224,7 @@ int http_stream_copy(struct http_file *file, uint64_t offset_bytes, uint64_t siz
     stream->end = offset_bytes + size_bytes;
     stream->put = put;
     stream->context = context;
-    error = atomic_load(&stream->http->cancelled) ? -ECANCELED : stream_serve(stream, failure);
+    int error = atomic_load(&stream->http->cancelled) ? -ECANCELED : stream_serve(stream, failure);
     leave_turn(stream);
     return error;
 }

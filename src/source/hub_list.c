@@ -91,14 +91,11 @@ static bool take_size(json_t *value, uint64_t *size_bytes)
 /* Large files have their sum here; older servers call it "oid". */
 static bool take_sum(json_t *lfs, struct hub_file *file)
 {
-    const char *text;
-    json_t *value;
-
     if (!json_is_object(lfs))
         return true;
-    value = json_object_get(lfs, "sha256");
+    json_t *value = json_object_get(lfs, "sha256");
     value = value ? value : json_object_get(lfs, "oid");
-    text = json_string_value(value);
+    const char *text = json_string_value(value);
     if (!text)
         return true;
     if (strncmp(text, "sha256:", 7) == 0)

@@ -63,7 +63,6 @@ static int initialise(struct failure *failure)
 static int load(struct failure *failure)
 {
     void *library = NULL;
-    int error;
 
     for (size_t i = 0; !library && i < sizeof(names) / sizeof(names[0]); i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
@@ -71,7 +70,7 @@ static int load(struct failure *failure)
         return failure_set(failure, -ELIBACC,
                            "libcurl.so.4 is not installed, and addresses need it; install it "
                            "(Debian: apt-get install libcurl4 ca-certificates)");
-    error = load_symbols(library, failure);
+    int error = load_symbols(library, failure);
     if (error == 0)
         error = initialise(failure);
     if (error)

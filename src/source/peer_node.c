@@ -123,13 +123,12 @@ static int node_make(struct peer_node *node, const char *url, const struct place
 {
     SCOPED_FREE char *shown = source_show(url);
     char number[NI_MAXHOST];
-    bool is_named;
 
     memset(node, 0, sizeof(*node));
     if (getnameinfo(address->ai_addr, address->ai_addrlen, number, sizeof(number), NULL, 0,
                     NI_NUMERICHOST) != 0)
         return source_fail(failure, -EINVAL, url, "its address cannot be used");
-    is_named = place->host[0] != '[' && strcmp(place->host, number) != 0;
+    bool is_named = place->host[0] != '[' && strcmp(place->host, number) != 0;
     if (is_named && asprintf(&node->pin, "%s:%s:%s%s%s", place->host, place->port,
                              address->ai_family == AF_INET6 ? "[" : "", number,
                              address->ai_family == AF_INET6 ? "]" : "") < 0)

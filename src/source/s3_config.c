@@ -71,7 +71,6 @@ static char *read_file(const char *variable, const char *below_home)
     const char *named = getenv(variable), *home = getenv("HOME");
     SCOPED_FREE char *path = NULL;
     char *text = calloc(1, FILE_BYTES + 1);
-    FILE *file;
 
     if (asprintf(&path, "%s%s",
                  named && *named ? named
@@ -82,7 +81,7 @@ static char *read_file(const char *variable, const char *below_home)
         free(text);
         return NULL;
     }
-    file = fopen(path, "re");
+    FILE *file = fopen(path, "re");
     if (file) {
         text[fread(text, 1, FILE_BYTES, file)] = '\0';
         fclose(file);

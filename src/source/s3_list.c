@@ -198,14 +198,13 @@ int s3_list_decode(const char *xml, size_t bytes, s3_add *add, void *context, st
 bool s3_error_get(const char *xml, const char *name, char *text, size_t room)
 {
     char tag[64];
-    const char *begin, *end;
 
     snprintf(tag, sizeof(tag), "<%.60s>", name);
-    begin = strstr(xml, tag);
+    const char *begin = strstr(xml, tag);
     if (!begin)
         return false;
     begin += strlen(tag);
-    end = strchr(begin, '<');
+    const char *end = strchr(begin, '<');
     if (!end || (size_t)(end - begin) >= room)
         return false;
     memcpy(text, begin, (size_t)(end - begin));

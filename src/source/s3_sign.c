@@ -140,7 +140,6 @@ static int write_lines(const struct s3_keys *keys, const char *region,
     char names[160], hash[HEX_BYTES], signature[HEX_BYTES], scope[128], text[384], date[9];
     SCOPED_FREE char *canonical = NULL;
     const char *token = keys->token ? keys->token : "";
-    int written;
 
     name_headers(keys, more, names, sizeof(names));
     if (asprintf(&canonical,
@@ -155,12 +154,12 @@ static int write_lines(const struct s3_keys *keys, const char *region,
     snprintf(text, sizeof(text), "AWS4-HMAC-SHA256\n%s\n%s\n%s", time, scope, hash);
     snprintf(date, sizeof(date), "%.8s", time);
     sign_text(keys, region, date, text, signature);
-    written = snprintf(lines, room,
-                       "%sx-amz-content-sha256: " EMPTY_SHA256 "\nx-amz-date: %s\n%s%s%s"
-                       "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,"
-                       "Signature=%s\n",
-                       more, time, *token ? "x-amz-security-token: " : "", token,
-                       *token ? "\n" : "", keys->id, scope, names, signature);
+    int written = snprintf(lines, room,
+                           "%sx-amz-content-sha256: " EMPTY_SHA256 "\nx-amz-date: %s\n%s%s%s"
+                           "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,"
+                           "Signature=%s\n",
+                           more, time, *token ? "x-amz-security-token: " : "", token,
+                           *token ? "\n" : "", keys->id, scope, names, signature);
     return written < 0 || (size_t)written >= room ? -E2BIG : 0;
 }
 

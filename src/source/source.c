@@ -312,7 +312,6 @@ static int add_place(struct source *source, const char *place, const char *name,
                      size_t *file, struct failure *failure)
 {
     const struct source_backend *backend;
-    struct source_item *item;
     void *state;
     int error = use_place(source, place, &backend, &state, failure);
 
@@ -320,7 +319,7 @@ static int add_place(struct source *source, const char *place, const char *name,
         error = make_room(source, place, failure);
     if (error)
         return error;
-    item = make_item(place, name, flags);
+    struct source_item *item = make_item(place, name, flags);
     if (!item)
         return fail_memory(failure, place);
     item->backend = backend;
@@ -377,12 +376,11 @@ int source_add_bytes(struct source *source, size_t shown_as, uint8_t *bytes, siz
                      size_t *file)
 {
     struct failure unused;
-    struct source_item *item;
     int error = make_room(source, "", &unused);
 
     if (error)
         return error;
-    item = make_item(source->items[shown_as]->file.shown, NULL, 0);
+    struct source_item *item = make_item(source->items[shown_as]->file.shown, NULL, 0);
     if (!item)
         return -ENOMEM;
     item->backend = &source_memory;
@@ -394,13 +392,12 @@ int source_add_bytes(struct source *source, size_t shown_as, uint8_t *bytes, siz
 int source_add_own(struct source *source, const char *shown, uint64_t size_bytes)
 {
     struct failure unused;
-    struct source_item *item;
     size_t file;
     int error = make_room(source, shown, &unused);
 
     if (error)
         return error;
-    item = make_item(shown, NULL, 0);
+    struct source_item *item = make_item(shown, NULL, 0);
     if (!item)
         return -ENOMEM;
     item->backend = source->used[0].backend;

@@ -188,13 +188,12 @@ static int files_add(void *state, struct source_item *item, struct failure *fail
 {
     struct files_file *file = make_file(item);
     struct stat status;
-    int error;
 
     if (!file)
         return failure_no_memory(failure);
     file->fd = open(file->path, file->flags);
-    error = file->fd < 0 ? fail_open(file->path, -errno, failure)
-                         : check_status(file, &status, failure);
+    int error = file->fd < 0 ? fail_open(file->path, -errno, failure)
+                             : check_status(file, &status, failure);
     if (!error && item->name && item->flags & SOURCE_LISTED)
         error = check_place(state, item, file, failure);
     if (!error)
@@ -288,14 +287,13 @@ static int copy_step(struct direct_file *from, uint64_t at, uint64_t left,
     size_t most = step_most(from, to), room_bytes;
     bool is_direct = direct_is_on(from);
     uint8_t *room, *bytes;
-    int error;
 
     most = left < most ? (size_t)left : most;
     most = to->left_bytes < most ? (size_t)to->left_bytes : most;
     if (to->fd >= 0 && !is_direct &&
         pipe_copy_some(to->pipe, from->fd, at, to->fd, to->at_bytes, most, size_bytes) == 0)
         return to->put(to, NULL, *size_bytes);
-    error = to->room(to, most, is_direct, &room, &room_bytes);
+    int error = to->room(to, most, is_direct, &room, &room_bytes);
     if (error)
         return error;
     *size_bytes = direct_fit(from, at, most, room_bytes);

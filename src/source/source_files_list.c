@@ -39,11 +39,10 @@ int source_files_list(void *state, const char *tree, const char *folder, bool is
                       struct source_list *list, struct failure *failure)
 {
     SCOPED_FREE char *path = folder ? source_join(tree, folder) : strdup(tree);
-    int error;
 
     if (path && is_deep)
         return source_files_tree(&((struct source_files *)state)->bounds, path, list, failure);
-    error = path ? list_directory(path, list) : -ENOMEM;
+    int error = path ? list_directory(path, list) : -ENOMEM;
     return error ? source_fail(failure, error, tree, "cannot list it: %s", failure_reason(error))
                  : 0;
 }

@@ -123,16 +123,15 @@ static int list_below(const struct walk *walk, const char *path, const char *pre
     struct level level = {.above = above};
     struct dirent **names = NULL;
     struct stat status;
-    int count, error;
 
     if (stat(path, &status) < 0)
         return fail_system(walk, path, "look at it");
     level.device = status.st_dev;
     level.inode = status.st_ino;
-    count = scandir(path, &names, NULL, alphasort);
+    int count = scandir(path, &names, NULL, alphasort);
     if (count < 0)
         return fail_system(walk, path, "read this directory");
-    error = list_names(walk, path, prefix, &level, names, count);
+    int error = list_names(walk, path, prefix, &level, names, count);
     for (int i = 0; i < count; i++)
         free(names[i]);
     free(names);

@@ -171,13 +171,12 @@ static void hub_close(void *state)
 static int add_entry(void *context, const struct hub_file *file)
 {
     struct hub_repository *repository = context;
-    struct hub_entry *entry;
 
     if (repository->count >= SOURCE_MAX_FILES)
         return -E2BIG;
     if (ARRAY_RESERVE(repository->entries, repository->room, repository->count + 1))
         return -ENOMEM;
-    entry = &repository->entries[repository->count];
+    struct hub_entry *entry = &repository->entries[repository->count];
     *entry = (struct hub_entry){.name = strdup(file->name), .size_bytes = file->size_bytes};
     if (!entry->name)
         return -ENOMEM;
@@ -246,7 +245,6 @@ static int ask(struct hub *hub, struct hub_repository *repository, const char *p
     struct http_target target = {.auth = &hub->auth};
     struct failure why;
     size_t bytes;
-    int error;
 
     if (revision)
         url_encode(revision, repository->revision, URL_KEEP_NOTHING);
@@ -254,7 +252,7 @@ static int ask(struct hub *hub, struct hub_repository *repository, const char *p
                               repository->name, revision) < 0)
         return source_fail(failure, -ENOMEM, place, "out of memory");
     target.url = url;
-    error = http_get_text(hub->remote.http, &target, MOST_LIST, &json, &bytes, NULL, &why);
+    int error = http_get_text(hub->remote.http, &target, MOST_LIST, &json, &bytes, NULL, &why);
     if (error)
         snprintf(repository->reason, sizeof(repository->reason), "%.255s", why.text);
     return error ? source_fail(failure, error, place, "cannot ask the hub for it: %s", why.text)
@@ -295,7 +293,6 @@ static int find_repository(struct hub *hub, const char *place, struct hub_place 
                            struct hub_repository **found, struct failure *failure)
 {
     struct hub_repository *repository = hub->repositories;
-    int error;
 
     if (hub_parse(place, parsed) != 0)
         return source_fail(failure, -EINVAL, place,
@@ -312,7 +309,7 @@ static int find_repository(struct hub *hub, const char *place, struct hub_place 
         return source_fail(failure, -ENOMEM, place, "out of memory");
     strcpy(repository->name, parsed->repository);
     strcpy(repository->revision, parsed->revision);
-    error = look_up(hub, repository, place, failure);
+    int error = look_up(hub, repository, place, failure);
     if (error) {
         free_repository(repository);
         return error;
@@ -346,7 +343,6 @@ static int list_entry(struct source_list *list, const struct hub_entry *entry, c
 {
     const size_t bytes = strlen(prefix);
     const char *name = entry->name + bytes + (bytes > 0), *slash;
-    const struct source_entry *last;
     char folder[SOURCE_MAX_NAME_BYTES + 1];
 
     if (strncmp(entry->name, prefix, bytes) != 0 || (bytes > 0 && entry->name[bytes] != '/') ||
@@ -356,7 +352,7 @@ static int list_entry(struct source_list *list, const struct hub_entry *entry, c
     if (is_deep || !slash)
         return source_list_add(list, name, entry->size_bytes, false);
     snprintf(folder, sizeof(folder), "%.*s", (int)(slash - name), name);
-    last = list->count ? &list->entries[list->count - 1] : NULL;
+    const struct source_entry *last = list->count ? &list->entries[list->count - 1] : NULL;
     if (last && last->is_folder && strcmp(last->name, folder) == 0)
         return 0;
     return source_list_add(list, folder, 0, true);
@@ -434,7 +430,6 @@ static int add_remote(struct hub *hub, struct hub_own *own, const struct hub_rep
 {
     SCOPED_FREE char *folder = NULL;
     SCOPED_FREE char *url = NULL;
-    int error;
 
     if (asprintf(&folder, "%s/%s/resolve/%s", hub->endpoint, repository->name,
                  repository->commit) >= 0)
@@ -443,7 +438,7 @@ static int add_remote(struct hub *hub, struct hub_own *own, const struct hub_rep
         return source_fail(failure, -ENOMEM, own->inner.file.shown, "out of memory");
     own->backend = &from_server;
     own->state = hub;
-    error = remote_add(&hub->remote, &own->inner, url, &hub->auth, NULL, failure);
+    int error = remote_add(&hub->remote, &own->inner, url, &hub->auth, NULL, failure);
     if (error)
         return error;
     if (entry->size_bytes != UINT64_MAX && entry->size_bytes != own->inner.file.size_bytes)

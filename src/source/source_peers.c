@@ -95,13 +95,11 @@ static void ask(struct source_peers *peers, size_t index)
     uint8_t id[NODE_ID_BYTES];
     struct failure why;
     enum peer_result result;
-    bool is_written;
-    int error;
 
     pthread_mutex_unlock(&peers->lock);
-    error = peer_node_ask(node, id, &why);
+    int error = peer_node_ask(node, id, &why);
     /* The store of a writer has empty `pieces` until it has an allocation. */
-    is_written = (error == -EAGAIN || error == -ENOENT) && peer_node_is_written(node);
+    bool is_written = (error == -EAGAIN || error == -ENOENT) && peer_node_is_written(node);
     pthread_mutex_lock(&peers->lock);
     if (peers->is_cancelled)
         return;
@@ -166,7 +164,6 @@ int source_peers_open(const struct source_peers_wish *wish, struct source_peers 
                       struct failure *failure)
 {
     struct source_peers *peers = calloc(1, sizeof(*peers));
-    int error;
 
     if (!peers)
         return failure_no_memory(failure);
@@ -182,7 +179,7 @@ int source_peers_open(const struct source_peers_wish *wish, struct source_peers 
     peers->has_id = wish->id != NULL;
     if (wish->id)
         memcpy(peers->id, wish->id, NODE_ID_BYTES);
-    error = add_nodes(peers, wish, failure);
+    int error = add_nodes(peers, wish, failure);
     peers->began_ms = clock_now_ms();
     peers_init(&peers->plan, peers->count, peers->began_ms);
     atomic_store(&peers->common.piece_ms, (unsigned)peers_deadline_ms(&peers->plan));
@@ -295,17 +292,15 @@ static int take_node(struct source_peers *peers, size_t avoid, size_t *node,
 int source_peers_find(struct source_peers *peers, uint8_t id[SOURCE_PEERS_ID_BYTES],
                       struct failure *failure)
 {
-    uint64_t until_ms;
     size_t node;
-    int error;
 
     SCOPED_LOCK(&peers->lock);
-    error = take_node(peers, PEERS_NONE, &node, failure);
+    int error = take_node(peers, PEERS_NONE, &node, failure);
     if (!error) {
         peers_drop(&peers->plan, node);
         memcpy(id, peers->id, NODE_ID_BYTES);
     }
-    until_ms = clock_now_ms() + BETTER_MS;
+    uint64_t until_ms = clock_now_ms() + BETTER_MS;
     while (!error && !peers->is_cancelled && peers_may_improve(&peers->plan) &&
            clock_now_ms() < until_ms)
         wait_changed(peers, until_ms - clock_now_ms());
@@ -360,12 +355,9 @@ static void wait_for_written(struct source_peers *peers, uint64_t node_ms, uint6
     bool is_told = false;
 
     for (;;) {
-        uint64_t now_ms;
-        size_t node;
-
         look(peers, false);
-        now_ms = clock_now_ms();
-        node = peers_awaited(&peers->plan, now_ms, node_ms);
+        uint64_t now_ms = clock_now_ms();
+        size_t node = peers_awaited(&peers->plan, now_ms, node_ms);
         if (peers->is_cancelled || now_ms >= until_ms || node == PEERS_NONE)
             return;
         if (!is_told)
@@ -380,15 +372,14 @@ void source_peers_take_turn(struct source_peers *peers, uint64_t bytes)
     const uint64_t most_ms = PEERS_FULL_PATIENCE * peers->patience_ms;
     const uint64_t node_ms =
         number_smaller(TURN_LEAST_MS + bytes / TURN_BYTES_PER_MS, TURN_MOST_MS);
-    uint64_t until_ms, spread_ms;
 
     if (peers->count == 1 || most_ms == 0)
         return;
     SCOPED_LOCK(&peers->lock);
-    until_ms = clock_now_ms() + most_ms;
+    uint64_t until_ms = clock_now_ms() + most_ms;
     until_ms -= peer_random((uint32_t)number_smaller(most_ms / TURN_END_PART, UINT32_MAX - 1) + 1);
     look(peers, true);
-    spread_ms = number_smaller(peers_spread_ms(&peers->plan), most_ms);
+    uint64_t spread_ms = number_smaller(peers_spread_ms(&peers->plan), most_ms);
     wait_ms_long(peers, peer_random((uint32_t)spread_ms + 1));
     wait_for_written(peers, number_smaller(node_ms, most_ms), until_ms);
 }
@@ -506,11 +497,10 @@ static int get_from(struct source_peers *peers, size_t index, const struct sourc
                     struct failure *failure)
 {
     uint64_t began_ms = clock_now_ms();
-    int error;
 
     pthread_mutex_unlock(&peers->lock);
-    error = peer_node_get(&peers->nodes[index], peers->id, item->number, item->file.size_bytes,
-                          offset_bytes, size_bytes, pass_on, passage, failure);
+    int error = peer_node_get(&peers->nodes[index], peers->id, item->number, item->file.size_bytes,
+                              offset_bytes, size_bytes, pass_on, passage, failure);
     if (!error && passage->receiver->check(passage->receiver) != 0)
         error = failure_set(failure, -EBADMSG,
                             "sent bytes with another sum (allocation %zu, from byte %" PRIu64 ")",

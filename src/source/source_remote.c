@@ -228,12 +228,11 @@ int remote_check(void *state, const struct source_item *item, struct failure *fa
     const struct remote *remote = state;
     struct remote_file *own = item->own;
     uint64_t from, size_bytes;
-    uint8_t *room;
     int error = 0;
 
     if (!own->sum)
         return 0;
-    room = malloc(STEP_BYTES);
+    uint8_t *room = malloc(STEP_BYTES);
     if (!room)
         return failure_no_memory(failure);
     while (!error && sum_check_misses(own->sum, &from, &size_bytes))

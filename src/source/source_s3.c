@@ -230,12 +230,11 @@ static int add_key(void *context, const char *key, uint64_t size_bytes, bool is_
     const struct listing *listing = context;
     const size_t prefix_bytes = strlen(listing->prefix);
     char name[S3_MOST_KEY_BYTES + 1];
-    size_t bytes;
 
     if (strncmp(key, listing->prefix, prefix_bytes) != 0)
         return -EBADMSG;
     strcpy(name, key + prefix_bytes);
-    bytes = strlen(name);
+    size_t bytes = strlen(name);
     if (bytes == 0 || (name[bytes - 1] == '/' && !is_folder))
         return 0; /* an object that stands for a folder */
     if (is_folder)

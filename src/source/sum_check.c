@@ -245,7 +245,6 @@ void sum_check_pass(struct sum_check *check, uint64_t offset_bytes, const uint8_
 bool sum_check_misses(struct sum_check *check, uint64_t *offset_bytes, uint64_t *size_bytes)
 {
     uint64_t end = check->size_bytes, passed, missing;
-    bool is_little;
 
     pthread_mutex_lock(&check->lock);
     drain(check);
@@ -257,7 +256,7 @@ bool sum_check_misses(struct sum_check *check, uint64_t *offset_bytes, uint64_t 
     *offset_bytes = check->next;
     *size_bytes = end - check->next;
     missing = passed < check->size_bytes ? check->size_bytes - passed : 0;
-    is_little = missing <= MISSED_BYTES && missing <= passed;
+    bool is_little = missing <= MISSED_BYTES && missing <= passed;
     check->has_failed = check->has_failed || !is_little;
     pthread_mutex_unlock(&check->lock);
     return !check->has_failed && *size_bytes > 0;

@@ -33,14 +33,12 @@ bool url_decode(char *text)
     char *to = text;
 
     for (; *text; text++) {
-        int high, low;
-
         if (*text != '%') {
             *to++ = *text;
             continue;
         }
-        high = hex_digit(text[1]);
-        low = high < 0 ? -1 : hex_digit(text[2]);
+        int high = hex_digit(text[1]);
+        int low = high < 0 ? -1 : hex_digit(text[2]);
         if (low < 0 || high + low == 0)
             return false;
         *to++ = (char)(high << 4 | low);

@@ -61,7 +61,6 @@ static bool take_member(struct json_scan *scan, struct gguf_order *order)
 int gguf_order_parse(const void *value, size_t value_bytes, struct gguf_order *order)
 {
     struct json_scan scan = {value, (const char *)value + value_bytes};
-    uint32_t alignment;
 
     *order = (struct gguf_order){0};
     if (!json_scan_take(&scan, '{'))
@@ -72,7 +71,7 @@ int gguf_order_parse(const void *value, size_t value_bytes, struct gguf_order *o
     while (json_scan_take(&scan, ','));
     if (!json_scan_take(&scan, '}') || !json_scan_is_over(&scan))
         return -EINVAL;
-    alignment = order->alignment_bytes;
+    uint32_t alignment = order->alignment_bytes;
     return (order->version == 2 || order->version == 3) && order->keys.at && alignment > 0 &&
                    alignment <= MAX_ALIGNMENT && (alignment & (alignment - 1)) == 0
                ? 0
@@ -176,14 +175,13 @@ int gguf_pairs_find(struct gguf_pairs *pairs, struct gguf_order order, gguf_find
 {
     size_t room = (size_t)(order.keys.end - order.keys.at);
     SCOPED_FREE struct gguf_stored *stored = calloc(order.key_count + 1, sizeof *stored);
-    int error;
 
     pairs->list = calloc(order.key_count + 1, sizeof *pairs->list);
     pairs->culprit = calloc(1, room + sizeof GGUF_KEY_PREFIX + sizeof GGUF_ENTRY);
     if (!stored || !pairs->list || !pairs->culprit)
         return -ENOMEM;
     strcpy(pairs->culprit, GGUF_KEY_PREFIX);
-    error = find_entries(pairs, &order, find, context, stored);
+    int error = find_entries(pairs, &order, find, context, stored);
     if (!error)
         error = refuse_repeated(pairs, stored);
     return error ? error : take_pairs(pairs, stored);

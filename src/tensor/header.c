@@ -73,12 +73,10 @@ void tensor_header_add(struct tensor_header *header, const char *name, size_t na
 
 size_t tensor_header_end(struct tensor_header *header)
 {
-    size_t length;
-
     put_word(header, "}");
     while (header->bytes % PREFIX_BYTES)
         put_word(header, " ");
-    length = header->bytes - PREFIX_BYTES;
+    size_t length = header->bytes - PREFIX_BYTES;
     for (unsigned i = 0; header->text && i < PREFIX_BYTES; i++)
         header->text[i] = (char)(unsigned char)((uint64_t)length >> (8 * i));
     return header->bytes;

@@ -133,19 +133,16 @@ static int take_metadata(struct tensors *tensors)
 {
     const struct layout_entry *entry = layout_find_entry(tensors->layout, SAFETENSORS_METADATA_KEY,
                                                          strlen(SAFETENSORS_METADATA_KEY));
-    struct json_scan scan;
     struct key *keys;
-    char *decoded;
-    int error;
 
     if (!entry)
         return 0;
-    scan = (struct json_scan){(const char *)entry->value,
-                              (const char *)entry->value + entry->value_bytes};
+    struct json_scan scan = (struct json_scan){(const char *)entry->value,
+                                               (const char *)entry->value + entry->value_bytes};
     keys = calloc(MADE_FILE_MOST_PAIRS, sizeof *keys);
-    decoded = malloc(entry->value_bytes + 1);
+    char *decoded = malloc(entry->value_bytes + 1);
     tensors->metadata = malloc((size_t)entry->value_bytes + 1);
-    error = keys && decoded && tensors->metadata ? 0 : -ENOMEM;
+    int error = keys && decoded && tensors->metadata ? 0 : -ENOMEM;
     if (!error && !put_object(tensors, &scan, decoded, keys))
         error = refuse(tensors, entry,
                        entry->slot == LAYOUT_UNBOUND
@@ -163,7 +160,6 @@ static bool find_pair(const void *context, const char *key, size_t key_bytes,
 {
     const struct layout *layout = context;
     const struct layout_entry *entry = layout_find_entry(layout, key, key_bytes);
-    const struct layout_allocation *allocation;
 
     if (!entry)
         return false;
@@ -171,7 +167,7 @@ static bool find_pair(const void *context, const char *key, size_t key_bytes,
                                    .key_bytes = entry->key_bytes,
                                    .value = entry->value,
                                    .value_bytes = entry->value_bytes};
-    allocation = layout_find_slot(layout, entry->slot, NULL);
+    const struct layout_allocation *allocation = layout_find_slot(layout, entry->slot, NULL);
     if (!allocation)
         return true;
     stored->is_bound = true;
@@ -276,11 +272,10 @@ static int take_entry(struct tensors *tensors, const struct layout_entry *entry)
     struct found found = {.entry = entry, .offset = entry->offset};
     struct tensor_form form;
     const char *why = NULL;
-    int error;
 
     if (entry->slot == LAYOUT_UNBOUND)
         return 0;
-    error = tensor_form_parse(entry->value, entry->value_bytes, &form, &why);
+    int error = tensor_form_parse(entry->value, entry->value_bytes, &form, &why);
     if (error == -ENOENT)
         return 0;
     found.allocation = layout_find_slot(tensors->layout, entry->slot, NULL);
@@ -302,14 +297,13 @@ static int compare(const void *left, const void *right)
 {
     const struct found *a = left, *b = right;
     size_t common;
-    int order;
 
     if (a->allocation->slot != b->allocation->slot)
         return a->allocation->slot < b->allocation->slot ? -1 : 1;
     if (a->offset != b->offset)
         return a->offset < b->offset ? -1 : 1;
     common = a->entry->key_bytes < b->entry->key_bytes ? a->entry->key_bytes : b->entry->key_bytes;
-    order = memcmp(a->entry->key, b->entry->key, common);
+    int order = memcmp(a->entry->key, b->entry->key, common);
     return order ? order
                  : (a->entry->key_bytes > b->entry->key_bytes) -
                        (a->entry->key_bytes < b->entry->key_bytes);
@@ -326,12 +320,11 @@ static int take_all(struct tensors *tensors)
 {
     struct layout_cursor cursor;
     const struct layout_entry *entry;
-    int error;
 
     tensors->has_files = file_tree_first(tensors->layout, NULL, 0) != NULL;
     if (tensors->has_files)
         return refuse(tensors, NULL, NULL);
-    error = take_order(tensors);
+    int error = take_order(tensors);
     if (error)
         return error;
     layout_cursor_first(&cursor, tensors->layout);
@@ -379,11 +372,9 @@ static size_t write_header(const struct tensors *tensors, char *text)
 /* Returns false if the header is longer than readers accept. */
 static bool make_safetensors(struct tensors *tensors, struct file_plan *plan)
 {
-    char *text;
-
     if (tensors->header_bytes == 0)
         tensors->header_bytes = write_header(tensors, NULL);
-    text = file_plan_add_text(plan, tensors->header_bytes);
+    char *text = file_plan_add_text(plan, tensors->header_bytes);
     if (text)
         write_header(tensors, text);
     for (size_t i = 0; i < tensors->count; i++) {
@@ -397,7 +388,6 @@ static bool make_safetensors(struct tensors *tensors, struct file_plan *plan)
 static bool make_gguf(const struct tensors *tensors, struct file_plan *plan)
 {
     struct gguf_writer writer;
-    bool is_accepted;
 
     gguf_writer_begin(&writer, plan, &tensors->order, &tensors->pairs, tensors->count);
     for (size_t i = 0; i < tensors->count; i++) {
@@ -410,7 +400,7 @@ static bool make_gguf(const struct tensors *tensors, struct file_plan *plan)
         gguf_writer_describe(&writer, found->entry->key, found->entry->key_bytes, &type,
                              found->shape, found->ndim, found->size_bytes);
     }
-    is_accepted = gguf_writer_end_header(&writer);
+    bool is_accepted = gguf_writer_end_header(&writer);
     for (size_t i = 0; i < tensors->count; i++) {
         const struct found *found = &tensors->list[i];
 
@@ -453,10 +443,9 @@ int made_file_look(const struct layout *layout, struct made_file_facts *facts)
 int made_file_plan(const struct layout *layout, struct file_plan **plan)
 {
     struct tensors tensors = {.layout = layout};
-    int error;
 
     *plan = calloc(1, sizeof **plan);
-    error = *plan ? take_all(&tensors) : -ENOMEM;
+    int error = *plan ? take_all(&tensors) : -ENOMEM;
     if (!error)
         error = make(&tensors, *plan);
     if (!error)

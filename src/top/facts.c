@@ -302,11 +302,10 @@ void top_take_event(struct top *top, size_t mount, const char *line, size_t byte
 {
     json_auto_t *event = json_loadb(line, bytes, 0, NULL);
     struct event_line *at = &top->events[top->event_count % MAX_EVENTS];
-    char *text;
 
     if (!*json_get_text(event, "event"))
         return;
-    text = format_event(&top->mounts[mount], event);
+    char *text = format_event(&top->mounts[mount], event);
     if (!text)
         return;
     free(at->text);

@@ -98,12 +98,10 @@ static bool is_chosen(const struct top *top, const struct row *row)
 
 void rows_choose(struct top *top, size_t at)
 {
-    const struct row *row;
-
     if (top->shown_count == 0)
         return;
     top->chosen = at < top->shown_count ? at : top->shown_count - 1;
-    row = top->shown[top->chosen];
+    const struct row *row = top->shown[top->chosen];
     if (is_chosen(top, row))
         return;
     snprintf(top->chosen_mount, sizeof(top->chosen_mount), "%s", top->mounts[row->mount].path);

@@ -204,10 +204,9 @@ static int tell(struct helper *helper, enum cuda_op op, const struct cuda_target
                 uint64_t id, int fd)
 {
     struct cuda_request request = {.id = id, .op = op, .device_id = target->device_id};
-    int error;
 
     memcpy(request.handle, target->handle, sizeof request.handle);
-    error = opener_send(helper->socket, &request, sizeof request, &fd, fd >= 0);
+    int error = opener_send(helper->socket, &request, sizeof request, &fd, fd >= 0);
     if (!error)
         return 0;
     end(helper, -EPIPE);
@@ -301,11 +300,9 @@ static int make_lease(int *ours, int *theirs)
 static int adopt(struct cuda_helpers *helpers, struct helper *helper,
                  const struct cuda_target *target, uint64_t region)
 {
-    int error;
-
     if (is_kept(helper, target, region))
         return 0;
-    error = helper->socket < 0 ? -EPIPE : tell(helper, CUDA_OPEN, target, 0, -1);
+    int error = helper->socket < 0 ? -EPIPE : tell(helper, CUDA_OPEN, target, 0, -1);
     if (!error)
         cuda_helpers_keep(helpers, target, region);
     return error;

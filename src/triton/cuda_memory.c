@@ -149,7 +149,6 @@ int cuda_memory_open(struct cuda_devices *devices, const uint8_t handle[GMSFS_RE
                      int64_t device_id, struct cuda_memory **memory)
 {
     struct cuda_memory *made;
-    int error;
 
     *memory = cuda_memory_find(devices, handle);
     if (*memory)
@@ -158,7 +157,7 @@ int cuda_memory_open(struct cuda_devices *devices, const uint8_t handle[GMSFS_RE
     if (!made)
         return -ENOMEM;
     memcpy(made->handle, handle, sizeof made->handle);
-    error = open_new(devices, made, device_id);
+    int error = open_new(devices, made, device_id);
     if (error) {
         free(made);
         return error;

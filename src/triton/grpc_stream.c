@@ -18,11 +18,10 @@
 int grpc_stream_hold(struct stream *stream, uint64_t bytes)
 {
     struct connection *base = &stream->grpc->base;
-    int error;
 
     if (bytes <= stream->held_bytes)
         return 0;
-    error = connection_hold(base, base->held_bytes + (bytes - stream->held_bytes) + HELD_STEP);
+    int error = connection_hold(base, base->held_bytes + (bytes - stream->held_bytes) + HELD_STEP);
     if (!error)
         stream->held_bytes = bytes + HELD_STEP;
     return error;

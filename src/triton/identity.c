@@ -103,12 +103,11 @@ static uint32_t read_answer(const struct question *question, const char *bytes, 
     const struct nlmsghdr *header = (const struct nlmsghdr *)bytes;
     const struct inet_diag_msg *answer = NLMSG_DATA(header);
     const struct inet_diag_sockid *asked = &question->request.id;
-    bool is_mapped;
 
     if (!NLMSG_OK(header, size) || header->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
         header->nlmsg_len < NLMSG_LENGTH(sizeof *answer))
         return IDENTITY_NOBODY;
-    is_mapped = answer->idiag_family == AF_INET6 && question->request.sdiag_family == AF_INET;
+    bool is_mapped = answer->idiag_family == AF_INET6 && question->request.sdiag_family == AF_INET;
     if (!is_connected(answer->idiag_state) || answer->idiag_inode == 0 ||
         (answer->idiag_family != question->request.sdiag_family && !is_mapped) ||
         answer->id.idiag_sport != asked->idiag_sport ||
@@ -183,10 +182,9 @@ uint32_t identity_of_socket(int fd)
 {
     int domain = 0;
     socklen_t bytes = sizeof domain;
-    uint32_t uid;
 
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0)
         return IDENTITY_NOBODY;
-    uid = domain == AF_UNIX ? ask_peer(fd) : ask_kernel(fd);
+    uint32_t uid = domain == AF_UNIX ? ask_peer(fd) : ask_kernel(fd);
     return is_shared(uid) ? IDENTITY_NOBODY : uid;
 }

@@ -235,14 +235,13 @@ int infer_check_model(const struct wire_request *request, bool has_test_models,
                       struct wire_answer *answer)
 {
     const struct model *model = find_model(request, has_test_models);
-    int error;
 
     if (!model)
         return wire_fail(answer, WIRE_NOT_FOUND,
                          "Request for unknown model: '%.*s'%s%.*s is not found",
                          WIRE_SHOW(request->model), request->version.bytes ? " version " : "",
                          WIRE_SHOW(request->version));
-    error = check_inputs(request, model, answer);
+    int error = check_inputs(request, model, answer);
     for (unsigned i = 0; !error && i < request->output_count; i++)
         error = check_output(request, model, &request->outputs[i], answer);
     return error;
@@ -324,12 +323,11 @@ static int give_result(const struct wire_request *request,
                        struct wire_answer *answer)
 {
     enum gmsfs_region_reason reason = GMSFS_REGION_FINE;
-    int error;
 
     if (!result->wanted || !result->wanted->has_region)
         return 0;
-    error = registry_write(find_reference(request, references, result->wanted),
-                           result->wanted->region_offset, result->data, result->bytes, &reason);
+    int error = registry_write(find_reference(request, references, result->wanted),
+                               result->wanted->region_offset, result->data, result->bytes, &reason);
     free(result->data);
     result->data = NULL;
     return error ? explain_access(result->wanted, reason, error, answer) : 0;

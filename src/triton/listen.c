@@ -76,12 +76,11 @@ static const char *explain_unix(int error)
 static int open_unix(const char *path, bool is_shared, struct listen_socket *listening)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int error;
 
     if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path)
         return -ENAMETOOLONG;
     strcpy(address.sun_path, path);
-    error = remove_dead(&address);
+    int error = remove_dead(&address);
     if (error)
         return error;
     *listening =

@@ -132,11 +132,9 @@ static bool find_region(struct opener *opener, uint32_t uid, enum gmsfs_region_k
 /* Opens the object that a key names; fd -1 without error if the mount has to find it. */
 static int open_key(const char *key, uint32_t uid, int *fd)
 {
-    const char *end;
-
     *fd = -1;
     key += strspn(key, "/");
-    end = strchr(key, '/');
+    const char *end = strchr(key, '/');
     if (!end)
         return shm_object_open(uid, key, fd);
     return end[1] == '\0' || strchr(end + 1, '/') ? -EINVAL : 0; /* STORE/ALLOCATION */
@@ -210,11 +208,10 @@ struct opening {
 static int check_helper_groups(struct opener *opener, uint32_t uid)
 {
     struct groups groups = {0};
-    int error;
 
     if (uid == geteuid() || cuda_helpers_has(opener->helpers, uid))
         return 0;
-    error = groups_find(uid, &groups);
+    int error = groups_find(uid, &groups);
     groups_free(&groups);
     if (error == 0 || error == -ENOENT)
         return 0;
@@ -319,11 +316,10 @@ static int register_region(struct opener *opener, uint32_t uid, enum gmsfs_regio
                                           .fd = -1,
                                           .offset = request->offset,
                                           .byte_size = request->byte_size};
-    int error;
 
     if (request->kind == GMSFS_REGION_CUDA)
         return begin_cuda(opener, uid, reason);
-    error = register_system(opener, uid, &wanted, reason);
+    int error = register_system(opener, uid, &wanted, reason);
     return error ? explain(opener, uid, error, reason) : 0;
 }
 
@@ -561,7 +557,6 @@ int opener_serve(const struct opener_options *options, int socket)
 {
     SCOPED_FREE struct opener *opener = calloc(1, sizeof *opener);
     uint64_t tick_ms = clock_now_ms();
-    int error;
 
     if (!opener)
         return -ENOMEM;
@@ -569,7 +564,7 @@ int opener_serve(const struct opener_options *options, int socket)
     opener->socket = socket;
     opener->own_uid = geteuid();
     opener->drains.limit_ms = options->drain_ms;
-    error = cuda_helpers_new(options->registry, &opener->helpers);
+    int error = cuda_helpers_new(options->registry, &opener->helpers);
     while (!error)
         error = has_more_to_do(opener) ? wait_next(opener, &tick_ms) : serve_next(opener);
     cuda_helpers_free(opener->helpers);

@@ -210,7 +210,6 @@ static void send_waiting(struct opener_client *client)
 static void give_reply(struct opener_client *client, const int *fds, size_t fd_count)
 {
     const struct opener_reply *reply = &client->reply;
-    struct opener_call *call;
 
     if (reply->id == OPENER_STOP) {
         client->events.on_stop(client->events.context);
@@ -220,7 +219,7 @@ static void give_reply(struct opener_client *client, const int *fds, size_t fd_c
         client->events.on_ended(client->events.context, reply->region);
         return;
     }
-    call = idvec_find(&client->asked, reply->id);
+    struct opener_call *call = idvec_find(&client->asked, reply->id);
     if (call && !reply->more)
         forget_call(call);
     if (call && call->done) {

@@ -273,12 +273,11 @@ static void keep_pages(void)
 int server_run(const struct server_options *options)
 {
     struct server *server = calloc(1, sizeof *server);
-    int error;
 
     if (!server)
         return -ENOMEM;
     keep_pages();
-    error = begin(server, options);
+    int error = begin(server, options);
     if (!error)
         error = loop_run(server->loop);
     if (!error)

@@ -52,11 +52,10 @@ static bool become(uint32_t uid)
 int shm_object_open(uint32_t uid, const char *key, int *fd)
 {
     uint32_t own = geteuid();
-    int error;
 
     if (uid != own && !become(uid))
         return -EPERM;
-    error = open_object(key, fd);
+    int error = open_object(key, fd);
     if (uid != own && !become(own))
         abort(); /* never serve with another user's rights */
     if (error)

@@ -100,18 +100,16 @@ int identity_read_tokens(const char *path, struct identity_tokens **tokens, stru
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct identity_tokens *new;
-    FILE *file;
-    int error;
 
     if (fd < 0)
         return failure_set(failure, -errno, "%s: %s", path, strerror(errno));
-    error = check_file(fd, path, failure);
+    int error = check_file(fd, path, failure);
     if (error) {
         close(fd);
         return error;
     }
     new = calloc(1, sizeof *new);
-    file = fdopen(fd, "r");
+    FILE *file = fdopen(fd, "r");
     if (!new || !file) {
         if (file)
             fclose(file);

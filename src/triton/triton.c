@@ -281,12 +281,11 @@ int triton_run(const struct triton_options *options, struct failure *failure)
 {
     struct triton triton = {.options = options};
     struct failure end;
-    int error;
 
     raise_limit();
     ends_block();
     triton.has_cuda = cuda_is_there();
-    error = listen_all(&triton, failure);
+    int error = listen_all(&triton, failure);
     if (!error)
         error = start_server(&triton, failure);
     if (error) {

@@ -323,7 +323,6 @@ int wire_grpc_decode(struct wire_text message, struct wire_request *request,
 {
     struct reader reader = {.request = request, .answer = answer};
     read_field *each = read_name;
-    int error;
 
     if (request->verb == WIRE_INFER)
         each = read_infer;
@@ -331,7 +330,7 @@ int wire_grpc_decode(struct wire_text message, struct wire_request *request,
         each = read_model;
     else if (request->verb == WIRE_REGISTER)
         each = request->kind == GMSFS_REGION_CUDA ? read_cuda : read_system;
-    error = read_message(&reader, message, each);
+    int error = read_message(&reader, message, each);
     if (!error && request->verb == WIRE_INFER)
         error = give_raw(&reader);
     if (!error && request->verb == WIRE_REGISTER && request->kind == GMSFS_REGION_CUDA)

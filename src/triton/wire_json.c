@@ -137,14 +137,13 @@ static size_t take_point(struct wire_json *json, char *to)
 static size_t take_escape(struct wire_json *json, char *to)
 {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
-    const char *at;
 
     if (json->offset == json->size)
         return 0;
     char letter = json->bytes[json->offset++];
     if (letter == 'u')
         return take_point(json, to);
-    at = letter ? strchr(escapes, letter) : NULL;
+    const char *at = letter ? strchr(escapes, letter) : NULL;
     if (!at)
         return 0;
     *to = meant[at - escapes];
@@ -192,10 +191,9 @@ static size_t take_digits(struct wire_json *json)
 static enum wire_json_token take_number(struct wire_json *json)
 {
     size_t begin = json->offset;
-    bool good;
 
     take(json, '-');
-    good = take(json, '0') || take_digits(json) > 0;
+    bool good = take(json, '0') || take_digits(json) > 0;
     if (good && take(json, '.'))
         good = take_digits(json) > 0;
     if (good && (take(json, 'e') || take(json, 'E'))) {

@@ -54,12 +54,11 @@ static int take_bytes(struct wire_proto *proto, struct wire_text *text)
 int wire_proto_next(struct wire_proto *proto, struct wire_field *field)
 {
     uint64_t tag;
-    int error;
 
     *field = (struct wire_field){0};
     if (proto->at == proto->end)
         return 0;
-    error = take_varint(proto, &tag);
+    int error = take_varint(proto, &tag);
     if (error || tag >> 3 == 0 || tag >> 3 > MAX_NUMBER)
         return -EPROTO;
     field->number = (uint32_t)(tag >> 3);
@@ -85,11 +84,9 @@ int wire_proto_next(struct wire_proto *proto, struct wire_field *field)
 
 int wire_proto_next_packed(struct wire_proto *proto, uint64_t *value)
 {
-    int error;
-
     if (proto->at == proto->end)
         return 0;
-    error = take_varint(proto, value);
+    int error = take_varint(proto, value);
     return error ? error : 1;
 }
 

@@ -309,11 +309,9 @@ static int take_binary(struct reader *reader, struct wire_text binary)
 
 static int read_document(struct reader *reader, read_member *member)
 {
-    int error;
-
     if (wire_json_next(&reader->json) != WIRE_JSON_OBJECT)
         return fail_type(reader, WIRE_TEXT("(the document)"), "an object");
-    error = read_members(reader, member);
+    int error = read_members(reader, member);
     if (!error && wire_json_next(&reader->json) != WIRE_JSON_END)
         error = fail_json(reader);
     return error;
@@ -323,7 +321,6 @@ int wire_rest_decode(char *body, size_t body_bytes, uint64_t json_bytes,
                      struct wire_request *request, struct wire_answer *answer)
 {
     struct reader reader = {.request = request, .answer = answer};
-    int error;
 
     if (json_bytes == UINT64_MAX)
         json_bytes = body_bytes;
@@ -333,7 +330,7 @@ int wire_rest_decode(char *body, size_t body_bytes, uint64_t json_bytes,
         return wire_fail(answer, WIRE_INVALID,
                          "Inference-Header-Content-Length does not fit the request's length");
     wire_json_begin(&reader.json, body, json_bytes);
-    error = read_document(&reader, request->verb == WIRE_REGISTER ? read_register : read_infer);
+    int error = read_document(&reader, request->verb == WIRE_REGISTER ? read_register : read_infer);
     if (error)
         return error;
     if (request->verb == WIRE_REGISTER)

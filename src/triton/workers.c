@@ -166,12 +166,11 @@ static int start_thread(struct workers *workers)
 
 int workers_submit(struct workers *workers, uint64_t id, struct job *job)
 {
-    struct owner *owner;
     int error = 0;
 
     job->next = NULL;
     SCOPED_LOCK(&workers->mutex);
-    owner = find_owner(workers, id);
+    struct owner *owner = find_owner(workers, id);
     /* If no thread can be started, an existing one takes the job later. */
     if (!owner || (workers->queued >= workers->resting && workers->threads < MAX_THREADS &&
                    start_thread(workers) != 0 && workers->threads == 0))
