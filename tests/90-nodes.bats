@@ -72,7 +72,8 @@ http {
     access_log $dir/log; sendfile on; sendfile_max_chunk 1m; limit_conn_zone \$server_port zone=all:1m;
     server {
         listen 10.77.0.$(($1 + 1)):80; root ${NODE[$1]}; limit_conn_status 429; ${2-}
-        error_page 500 = @busy; location @busy { add_header Retry-After 1 always; return 503; } # as gmsfs web
+        # An open of a store that has a writer is EAGAIN, nginx's 500; gmsfs web answers the same.
+        error_page 500 = @busy; location @busy { add_header Retry-After 1 always; return 503; }
     }
 }
 CONF
@@ -181,11 +182,14 @@ begun() { # NODE: it has sent a piece, as its log says afterwards
     THREADS=2
     spawn_pull 2 0 1
     wait_until 20 begun 0
+    kill -STOP "$SPAWNED" # it ends only after the link
     in_namespace "$SWITCH" ip link set v0 down
+    kill -CONT "$SPAWNED"
     ends_well
 }
 
 @test "a source that commits anew in the middle, with and without another one" {
+    local pull writer
     pair
     THREADS=1 # the writer gets its lock between two pieces
     spawn_pull 2 0 1
@@ -196,7 +200,14 @@ begun() { # NODE: it has sent a piece, as its log says afterwards
     : >"$T/nginx1/log"
     spawn_in_node 2 "$GMSFS" pull -q --threads 1 --timeout 8 "${NODE[2]}/weights" "$(url 1)"
     wait_until 20 begun 1
-    make_store 1 5000
+    kill -STOP "$SPAWNED" # its next piece is asked for behind the writer
+    pull=$SPAWNED
+    spawn make_store 1 5000
+    writer=$SPAWNED
+    wait_until 20 grep -q " waiting " "${NODE[1]}/weights/sessions"
+    kill -CONT "$pull"
+    wait_exit -0 "$writer" 60
+    SPAWNED=$pull
     wait_exit -1 "$SPAWNED" 60
     assert_match "$(output_of "$SPAWNED")" 'no node sends the contents: .*it (has other|no longer has the) contents'
 }
@@ -218,9 +229,11 @@ begun() { # NODE: it has sent a piece, as its log says afterwards
     spawn_in_node 0 "$GMSFS" pull -q --threads 2 --timeout 2 "${NODE[0]}/weights" "$(url 1)"
     pid=$SPAWNED
     wait_until 20 begun 1
+    kill -STOP "$pid"
     expect_death "${NODE[1]}"
     touch "$GMSFS_LAST_WORKER"
     kill -KILL "$(worker_of "${KEEPER_OF[${NODE[1]}]}")"
+    kill -CONT "$pid"
     wait_exit "$pid" 60
     rm -f "$GMSFS_LAST_WORKER"
     assert_eq "$status" 1
