@@ -23,7 +23,7 @@ patient_tests() { # TIMES FILE MODULE: engines take that many times as long
 @test "each name of vLLM and SGLang that a loader needs is in every release that is supported" {
     requires package-index
     python_with pip
-    SLOW=$((SLOW * 30))
+    HANG=$((HANG * 8))
     GMSFS_TEST_SOURCES=$BUILD/engine-sources python -m unittest -v test_contract
     assert_match "$output" 'OK'
 }
@@ -31,7 +31,7 @@ patient_tests() { # TIMES FILE MODULE: engines take that many times as long
 @test "the sleep backend works with the code of each vLLM that has sleep backends" {
     requires package-index
     export GMSFS_TEST_SOURCES=$BUILD/engine-sources
-    SLOW=$((SLOW * 30))
+    HANG=$((HANG * 8))
     python_tests test_vllm_stub torch
 }
 
