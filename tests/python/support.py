@@ -104,7 +104,8 @@ class StoreCase(unittest.TestCase):
             time.sleep(0.01)
 
     def file(self, name):
-        return os.path.join(SCRATCH, f"{os.path.basename(self.path)}-{name}")
+        """The path of a file of this test alone: a class can inherit tests of another."""
+        return os.path.join(SCRATCH, f"{type(self).__name__}-{os.path.basename(self.path)}-{name}")
 
     def load(self, tensors, metadata=None):
         """Loads tensors by the command."""
