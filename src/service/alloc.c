@@ -47,10 +47,17 @@ static void op_give_back(struct service *s, struct alloc_op *op)
     piece_free_gathered(s);
 }
 
-/* Backs off: the machine was short of memory, not the account. */
-static void retry_later(struct service *s, const struct alloc_op *op)
+static void try_again(struct service *s, struct deadline *deadline)
 {
-    service_back_off(s, BACKOFF_MAKE, op->id, RETRY_MS);
+    (void)deadline;
+    service_note_memory(s);
+}
+
+/* Backs off: the machine was short of memory, not the account. */
+static void retry_later(struct service *s, struct alloc_op *op)
+{
+    op->retry.pass = try_again;
+    deadline_set(s, &op->retry, service_now(s) + RETRY_MS);
 }
 
 static void expire(struct service *s, struct deadline *deadline)
@@ -98,7 +105,7 @@ static void op_answer(struct alloc_op *op, int error, const struct service_answe
     struct service_request *request = op->request;
     unqueue(op->service, op);
     steps_go(alloc_steps, &op->state, ALLOC_ENDS);
-    service_end_backoff(op->service, BACKOFF_MAKE, op->id);
+    deadline_clear(op->service, &op->retry);
     op_free(op);
     service_answer(request, error, answer);
 }
@@ -224,7 +231,7 @@ static bool op_may_wait(struct service *s, const struct alloc_op *op)
     uint64_t now_ms = service_now(s);
     if (!held || op->deadline_ms <= now_ms || !service_can_ever_fit(s, op->total_bytes))
         return false;
-    return op->waits_for_decision || service_is_backed_off(s, BACKOFF_MAKE, op->id) ||
+    return op->waits_for_decision || alloc_is_backed_off(s, op) ||
            service_can_become_free(s, held, alloc_count_short(op, held));
 }
 
@@ -273,7 +280,6 @@ static int op_new(struct service *s, uint64_t session, uint32_t count, bool has_
     op->uid = uid;
     op->taken_bytes = taken_bytes;
     op->service = s;
-    op->id = ++s->last_alloc;
     op->made = finish_create;
     op->request = request;
     op->works_for = service_works_for(s);
@@ -496,7 +502,7 @@ void service_retry_allocs(struct service *s)
         s->next_tried = op->next;
         steps_go(alloc_steps, &op->state, ALLOC_TRIES);
         /* A failed try gives memory back, which would start the next one at once, without end. */
-        int error = service_is_backed_off(s, BACKOFF_MAKE, op->id) ? -EAGAIN : op_try(s, op);
+        int error = alloc_is_backed_off(s, op) ? -EAGAIN : op_try(s, op);
         wait_or_answer(s, op, error);
     }
 }

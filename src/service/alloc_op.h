@@ -34,7 +34,6 @@ struct alloc_op {
     enum alloc_state state;
     struct service_request *request;
     uint64_t works_for; /* service_works_for at the time of the request */
-    uint64_t id;        /* of the operation, for its back-off */
     uint64_t session;
     uint32_t uid;         /* user that it counts for */
     uint64_t taken_bytes; /* within SERVICE_BOUND_ALLOCS */
@@ -51,6 +50,7 @@ struct alloc_op {
     uint64_t turn;          /* the first waiter that is newer; 0: it has never waited */
     uint64_t turn_until_ms; /* until when newer waiters queue behind it */
     struct deadline expiry, turn_over; /* for deadline_ms and turn_until_ms, set while it waits */
+    struct deadline retry;             /* of the next try, after the machine was short of memory */
     uint32_t count;
     bool exact, waits_for_decision;         /* struct service_alloc */
     bool complained;                        /* the event of the shortage was written */
@@ -65,6 +65,12 @@ struct alloc_op {
 static inline uint64_t alloc_size_of(const struct alloc_op *op, uint32_t index)
 {
     return op->items ? op->items[index].size_bytes : op->size_bytes;
+}
+
+/* Returns true if the operation failed a moment ago and is not tried again yet. */
+static inline bool alloc_is_backed_off(const struct service *s, const struct alloc_op *op)
+{
+    return op->retry.at_ms > 0 && op->retry.at_ms > service_now(s);
 }
 
 /* Returns the bytes that the operation needs beyond its session's reservation and refunds. */

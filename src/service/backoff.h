@@ -2,8 +2,9 @@
 /*
  * backoff - one table of operations that failed a moment ago and are not tried again for a while
  *
- * A row is for a reason and a store (with BACKOFF_MAKE an ALLOC), or for all of them. When a
- * back-off is over, the operations that waited for it are tried again at the end of the step.
+ * A row is for a reason and a store, or for all stores. When a back-off is over, the operations
+ * that waited for it are tried again at the end of the step. An ALLOC keeps its own: struct
+ * alloc_op.
  */
 #ifndef GMSFS_SERVICE_BACKOFF_H
 #define GMSFS_SERVICE_BACKOFF_H
@@ -16,7 +17,6 @@ enum backoff_reason {
     BACKOFF_STAY,  /* stores may leave for this one, but not yet */
     BACKOFF_EVICT, /* evictions: the last one was short of memory, or there were too many choices */
     BACKOFF_PROMOTE, /* promotions by the service: the last one was short of memory */
-    BACKOFF_MAKE,    /* this ALLOC: the machine, not the account, was short of memory */
     BACKOFF_ALLOCS,  /* waiting ALLOCs: how late they notice a change */
     BACKOFF_MOVES,   /* waiting moves: the same */
     BACKOFF_TELL, /* events: the event that a move of this store was short of memory was written */

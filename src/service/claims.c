@@ -89,7 +89,7 @@ bool plan_writer(const struct service *s, struct plan *plan, struct deed *deed)
 bool plan_alloc(const struct service *s, struct plan *plan, struct deed *deed)
 {
     const struct alloc_op *op = plan->has_alloc ? NULL : s->alloc_queue;
-    while (op && service_is_backed_off(s, BACKOFF_MAKE, op->id))
+    while (op && alloc_is_backed_off(s, op))
         op = op->next;
     const struct core_session *held = op ? core_find_session(s->core, op->session) : NULL;
     plan->has_alloc = true;

@@ -73,7 +73,6 @@ struct service {
     struct alloc_op *last_queued; /* its end */
     struct alloc_op *first_turn;  /* the first in it that newer waiters queue behind; or NULL */
     struct alloc_op *next_tried; /* the next of a pass over the queue; NULL: no pass is under way */
-    uint64_t last_alloc;         /* id of the last operation */
     struct bulk_op *bulk_queue;
     struct sums *sums;           /* contents.c's */
     struct idvec known_sums;     /* those with a text, by store */

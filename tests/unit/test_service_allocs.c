@@ -4,8 +4,9 @@
 
 #define UNITS   (FIXTURE_BYTES / FIXTURE_GRAIN)
 #define WAITERS 65u
+#define MOST    150u
 
-static struct client waiters[WAITERS], large, small;
+static struct client waiters[MOST], large, small;
 
 static void write_store(struct client *client, const char *name, uint64_t pid)
 {
@@ -109,4 +110,53 @@ TAP_TEST(waiters_keep_their_order_when_the_last_and_the_first_of_them_leave)
     for (unsigned i = 2; i < WAITERS - 1; i++)
         check_int(waiters[i].answers, 0);
     end();
+}
+
+static unsigned tries;
+
+/* Another program has the device's memory. The last error ends tries without end. */
+static int refuse(void)
+{
+    return ++tries > 4 * MOST ? -EIO : -ENOMEM;
+}
+
+static void pass_time(void)
+{
+    fixture_now_ms += 200;
+    run_timer();
+    settle();
+}
+
+/* The account grants the memory to as many at once as there are units. */
+static void check_tries(unsigned count)
+{
+    struct client writer;
+
+    fixture_host_bytes = FIXTURE_BYTES;
+    service_start();
+    write_store(&large, "a", 1);
+    ask(&large, UNITS);
+    write_store(&writer, "c", 3);
+    for (unsigned i = 0; i < count; i++) {
+        waiters[i] = writer;
+        ask(&waiters[i], 1);
+        require(waiters[i].answers == 0);
+    }
+    fixture_on_admit = refuse;
+    tries = 0;
+    leave(&large);
+    check(tries > 0 && tries <= count);
+    unsigned former = tries;
+    pass_time();
+    check(tries > former && tries <= former + count);
+    fixture_on_admit = NULL;
+    pass_time();
+    check_answer(&waiters[0], 0);
+    end();
+}
+
+TAP_TEST(waiters_that_the_device_refuses_are_not_tried_again_before_some_time_has_passed)
+{
+    check_tries(WAITERS);
+    check_tries(MOST);
 }

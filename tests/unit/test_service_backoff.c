@@ -73,18 +73,16 @@ static void pass(enum backoff_reason reason, uint64_t store)
 
 TAP_TEST(only_a_store_that_may_leave_again_makes_another_choice)
 {
-    static const enum backoff_reason others[] = {BACKOFF_PROMOTE, BACKOFF_MAKE, BACKOFF_ALLOCS,
-                                                 BACKOFF_MOVES};
+    static const enum backoff_reason others[] = {BACKOFF_PROMOTE, BACKOFF_ALLOCS, BACKOFF_MOVES};
     static const enum backoff_reason choices[] = {BACKOFF_LEAVE, BACKOFF_STAY, BACKOFF_EVICT};
 
     start();
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        pass(others[i], others[i] == BACKOFF_MAKE ? 7 : 0);
+        pass(others[i], 0);
         check(service_had_no_victims(service, 9, FIXTURE_GRAIN));
         check(service->step.is_unsettled);
         check_int(service->step.has_moves, others[i] == BACKOFF_MOVES);
-        check_int(service->step.has_memory,
-                  others[i] == BACKOFF_MAKE || others[i] == BACKOFF_ALLOCS);
+        check_int(service->step.has_memory, others[i] == BACKOFF_ALLOCS);
         settle_step();
     }
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
