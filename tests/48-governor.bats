@@ -469,8 +469,12 @@ while True:
     assert_match "$output" "$T/conf: cannot be read: No such file.*gmsfs-governor\\(8\\) has an example.*-c names"
     mkdir "$T/conf"
     once -1
-    assert_match "$output" "$T/conf: cannot be read: Is a directory"
+    assert_match "$output" "$T/conf: is no regular file; name a file of statements by -c"
     rmdir "$T/conf"
+    mkfifo "$T/conf"
+    once -1
+    assert_match "$output" "$T/conf: is no regular file; name a file of statements by -c"
+    rm "$T/conf"
     echo >"$T/conf"
     cli -1 governor --once -c "$T/conf" "$T"
     assert_match "$output" "$T: not a gmsfs mount"

@@ -96,20 +96,25 @@ static bool governor_is_asked_to_end(void)
 
 static int governor_read(const char *file, struct governor_config *config, struct failure *failure)
 {
-    SCOPED_FREE uint8_t *bytes = NULL;
-    size_t size = 0;
+    SCOPED_FREE char *text = NULL;
+    size_t text_bytes = 0;
     struct failure why;
-    int error = store_read_bytes(file, GOVERNOR_MAX_CONFIG, &bytes, &size);
+    int error = store_read_regular(file, GOVERNOR_MAX_CONFIG, &text, &text_bytes);
 
     if (error == -ENOMEM)
         return failure_set(failure, error, "%s: it is longer than %u bytes, or memory is short",
                            file, GOVERNOR_MAX_CONFIG);
+    if (error == -ENOTSUP)
+        return failure_set(failure, error,
+                           "%s: is no regular file; name a file of statements by -c, as "
+                           "gmsfs-governor(8) has one",
+                           file);
     if (error)
         return failure_set(failure, error, "%s: cannot be read: %s%s", file, failure_reason(error),
                            error == -ENOENT ? "; gmsfs-governor(8) has an example of one, and -c "
                                               "names another place"
                                             : "");
-    error = governor_config_parse((const char *)bytes, size, config, &why);
+    error = governor_config_parse(text, text_bytes, config, &why);
     return error ? failure_set(failure, error, "%s: %.3800s", file, why.text) : 0;
 }
 

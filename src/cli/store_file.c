@@ -2,6 +2,7 @@
 #include "cli/store_file.h"
 
 #include "base/array.h"
+#include "base/file_io.h"
 #include "base/hex.h"
 #include "base/scope.h"
 #include "cli/cli.h"
@@ -10,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TEXT_MAX_BYTES (16u << 20)
@@ -39,6 +41,17 @@ static int store_read_fd(int fd, size_t most_bytes, char **text, size_t *text_by
     *text_bytes = used;
     bytes = NULL;
     return 0;
+}
+
+/* Opens with O_NONBLOCK, so that a FIFO without a writer never blocks. */
+int store_read_regular(const char *path, size_t most_bytes, char **text, size_t *text_bytes)
+{
+    SCOPED_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct stat status;
+
+    if (fd < 0 || fstat(fd, &status) != 0)
+        return -errno;
+    return S_ISREG(status.st_mode) ? store_read_fd(fd, most_bytes, text, text_bytes) : -ENOTSUP;
 }
 
 int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes)

@@ -22,6 +22,8 @@ int store_read_text(const char *path, char **text);
 int store_read_again(int fd, char *text, size_t room);
 /* Reads any file of at most most_bytes (else -ENOMEM), free(3). */
 int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes);
+/* Does so NUL-terminated and without a wait. -ENOTSUP: a directory, a FIFO, a device. */
+int store_read_regular(const char *path, size_t most_bytes, char **text, size_t *text_bytes);
 
 /* Reads a file of a store or mount as store_read_text does. */
 int store_read_file(const char *path, const char *file, char **text);
