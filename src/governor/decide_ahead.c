@@ -12,13 +12,13 @@
 
 /* ---- spares --------------------------------------------------------------------------------- */
 
-/* Returns true for a store that would have to be copied when it leaves, and may leave. */
+/* Returns true for a store that may leave, but after a copy of its bytes alone. */
 static bool lacks_spare(const struct decide_round *round, size_t store)
 {
     const struct governor_store *seen = &round->now->stores[store];
 
     return decide_is_on_device(round, store) && decide_is_free_to_move(round, store) &&
-           !(seen->places & GOVERNOR_HOST) && !seen->pinned && !seen->scratch &&
+           !(seen->places & GOVERNOR_HOST) && !seen->pinned && !seen->scratch && seen->bytes > 0 &&
            round->facts[store].class != POOL_CLASS_CRITICAL && !decide_is_frozen(round, store) &&
            !decide_is_resting(round, store) && !decide_is_recent(round, seen->failed_ms);
 }

@@ -193,6 +193,8 @@ static const char *law_of_tiers(const struct course *course)
             &course->seen->stores[law_store(course->seen, deed->store)];
         if (store->scratch && deed->kind == GOVERNOR_SPARE)
             return "scratch has no spare";
+        if (store->bytes == 0 && deed->kind == GOVERNOR_SPARE)
+            return "a store without bytes has no spare";
         if (!store->scratch && !(store->places & deed->tier))
             *(deed->tier == GOVERNOR_HOST ? &host : &disk) += store->bytes;
     }

@@ -101,6 +101,14 @@ TAP_TEST(spares_are_made_of_uncritical_stores_while_the_host_has_room)
     check_str(decide(), "");
 }
 
+TAP_TEST(a_store_without_bytes_gets_no_spare)
+{
+    world_begin(100);
+    world_add_store("empty", "default", 0, GOVERNOR_DEVICE);
+    world_add_store("filled", "default", 1, GOVERNOR_DEVICE);
+    check_str(decide(), "spare filled>host");
+}
+
 TAP_TEST(four_spares_are_made_a_round)
 {
     static const char *const names[] = {"s1", "s2", "s3", "s4", "s5"};
