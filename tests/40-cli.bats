@@ -262,6 +262,18 @@ dead_in_status() {
     (($(now_ms) - start >= 500)) || fail "gave up too early"
 }
 
+@test "a reader of an empty store is told that nothing is committed, and no holder" {
+    start_mount
+    cli -3 run -n "$M/weights" -- true
+    assert_match "$output" 'weights is EMPTY: nothing was committed in it; .gmsfs load. does that'
+    cli -3 run --timeout 0.1 "$M/weights" -- true
+    assert_match "$output" 'nothing was committed in it in the time given;'
+    spawn bash -c 'exec 5<>"$1/lock"; sleep 30' _ "$M/weights"
+    assert_state weights RW
+    cli -3 run -n "$M/weights" -- true
+    assert_match "$output" "not free; 'sessions' in it names the holder"
+}
+
 @test "run passes signals on" {
     start_mount
     spawn "$GMSFS" run -w "$M/weights" -- bash -c 'trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done'

@@ -178,6 +178,14 @@ static bool run_is_away(const struct run *run)
     return away;
 }
 
+/* True for a reader of a store without a holder and without a layout to read. */
+static bool run_is_before_commit(const struct run *run)
+{
+    json_auto_t *info = store_info_json(run->store);
+
+    return !(run->flags & O_RDWR) && strcmp(json_get_text(info, "state"), "EMPTY") == 0;
+}
+
 /* Prints the reason of the wait, on a terminal only. */
 static void run_say_waiting(const struct run *run)
 {
@@ -187,6 +195,8 @@ static void run_say_waiting(const struct run *run)
         ui_line(stderr,
                 "waiting for %s to come to the device ('gmsfs promote %s' names the obstacle)",
                 run->store, run->store);
+    else if (run_is_before_commit(run))
+        ui_line(stderr, "waiting for a commit: %s is EMPTY ('gmsfs load' fills it)", run->store);
     else
         ui_line(stderr, "waiting for the lock of %s (%s)", run->store, run_where_to_look(run));
 }
@@ -215,6 +225,10 @@ static int run_explain_late(const struct run *run)
             "cannot take the lock: %s: its bytes did not come to the device%s; 'gmsfs promote "
             "%s' brings them, or names the obstacle",
             run->store, late, run->store);
+    else if (run_is_before_commit(run))
+        cli_error("cannot take the lock: %s is EMPTY: nothing was committed in it%s; 'gmsfs load' "
+                  "does that",
+                  run->store, late);
     else
         cli_error("cannot take the lock: %s: not free%s; %s", run->store, late,
                   run_where_to_look(run));
