@@ -247,6 +247,22 @@ seconds_of() { # PART: of the last load, in hundredths
     done
 }
 
+@test "where a process may have no more memory, the message names its limit" {
+    local command n
+    start_mount size=64M
+    make_model 1M 1
+    cli load -q "$M/weights" "$MODEL"
+    for command in "sum $M/weights" "verify $M/weights $MODEL" "save $M/weights $T/x.safetensors" \
+        "copy $M/weights $M/other" "image save $M/weights $T/image"; do
+        for n in {0..5}; do
+            # shellcheck disable=SC2086 # words
+            GMSFS_FAULT=mmap:after=$n:errno=ENOMEM:in=command run_logged "$GMSFS" $command
+            [[ $output != *'cannot map the memory'* ]] || break
+        done
+        assert_match "$output" "cannot map the memory: $M/weights: memory is short, of this process .*'ulimit -v'"
+    done
+}
+
 # bats test_tags=slow
 @test "load shows a bar on a terminal and plain lines elsewhere" {
     requires script

@@ -21,6 +21,9 @@ const char *failure_reason(int error)
     if (error == -EMFILE)
         return "this process may not open more files; raise its limit ('ulimit -n'), or close some "
                "that it was started with";
+    if (error == -ENOMEM)
+        return "memory is short, of this process (raise its limit, 'ulimit -v'), of a cgroup, or "
+               "of this machine";
     return strerror(-error);
 }
 
@@ -29,9 +32,6 @@ const char *failure_thread_reason(int error)
     if (error == -EAGAIN)
         return "no thread could be started; raise the limit of this process's memory ('ulimit -v') "
                "or of this user's tasks ('ulimit -u'), or that of its cgroup (pids.max)";
-    if (error == -ENOMEM)
-        return "this process is out of memory; raise its limit ('ulimit -v'), or free some of this "
-               "machine's";
     return failure_reason(error);
 }
 

@@ -19,8 +19,8 @@ struct failure {
 int failure_set(struct failure *failure, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns the text of strerror, with the way out if a limit of this process is the cause. error:
- * negative. */
+/* Returns the text of strerror, with the way out if a limit of this process may be the cause, as of
+ * its files and its memory. error: negative. */
 const char *failure_reason(int error);
 
 /* The same for work on several threads, of which one may not have started (-EAGAIN). */

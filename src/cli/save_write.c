@@ -95,7 +95,7 @@ static const char *save_way_out(int error)
     case -EROFS:
         return "; save where you may write";
     case -ENOMEM:
-        return "; free some, or give --threads 1, which needs the least";
+        return "; --threads 1 needs the least";
     case -EIO:
         return "; the disk fails: the kernel's log (dmesg) tells how; save elsewhere";
     default:

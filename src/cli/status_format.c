@@ -102,7 +102,9 @@ static const char *status_way_out(const char *name)
         {"EMFILE", "no more files may be open; raise 'ulimit -n', or close some"},
         {"EDQUOT", "your share of its open files is used up; close some"},
         {"ENOSPC", "one of its bounds is reached, which its file 'events' names"},
-        {"ENOMEM", "memory is short, of this machine or of a cgroup; end large processes"},
+        {"ENOMEM",
+         "memory is short, of this process (raise its limit, 'ulimit -v'), of a cgroup, or "
+         "of this machine; end large processes"},
         {"EAGAIN", "no process could be started to look; 'ulimit -u' bounds them"},
         {"ENOENT", "it was unmounted just now, or something else is mounted over it"},
         {"ETIMEDOUT", "its daemon is stuck; its log may tell why"},
