@@ -335,7 +335,7 @@ comes_back() { # FILE
     cli load --group --chunk 1M "$M/new=$T/model" "$M/newer=$T/model"
     assert_state newer COMMITTED
     rmdir "$M/new" "$M/newer"
-    refused 'the model does not fit' --chunk 1 "$T/model"
+    refused 'the model does not fit: .*; choose a larger --chunk, or mount' --chunk 1 "$T/model"
     cli -1 load --group "$M/new=$T/model" "$M/a/b=$T/model"
     assert_match "$output" "$M/a/b: cannot be a store; a store is a directory at the top"
     [[ ! -e $M/new ]] || fail "a store was left"

@@ -29,6 +29,12 @@ static void load_count_needed(struct load *load, uint64_t granularity_bytes)
         load->needed_bytes += number_round_up(load->plan.allocation_bytes[i], granularity_bytes);
 }
 
+/* True if more than half of that memory would be padding: --chunk is too small for the tensors. */
+static bool load_is_padded(const struct load *load)
+{
+    return !load->keeps_files && load->model->tensor_bytes < load->needed_bytes / 2;
+}
+
 int load_check_sources(const struct load *load, const struct model *model)
 {
     int status = CLI_OK;
@@ -51,7 +57,9 @@ int load_check_space(struct load *load)
     if (status != CLI_OK)
         return status;
     load_count_needed(load, info.granularity_bytes);
-    return store_check_space(load->store, load->handle, load->needed_bytes);
+    return store_check_space(
+        load->store, load->handle, load->needed_bytes,
+        load_is_padded(load) ? "choose a larger --chunk, or mount with a larger size=" : NULL);
 }
 
 int load_explain_allocation(const struct load *load, int error)
@@ -61,7 +69,7 @@ int load_explain_allocation(const struct load *load, int error)
     if (error == -ENOMEM && !store_has_complaint(load->handle)) {
         store_get_space(load->store, load->handle, &space);
         if (space.is_known)
-            return store_say_full(load->store, &space, load->needed_bytes);
+            return store_say_full(load->store, &space, load->needed_bytes, NULL);
     }
     if (error == -ENOSPC)
         return store_say_too_many(load->store, load->plan.allocation_count,

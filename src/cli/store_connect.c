@@ -84,7 +84,8 @@ static int store_explain_connect(gmsfs_t *handle, const char *path, enum gmsfs_m
     if (reserve_bytes && (is_late || error == -ENOMEM))
         store_get_space(path, handle, &space);
     if (space.is_known && reserve_bytes > space.free_bytes) {
-        store_say_full(path, &space, reserve_bytes);
+        store_say_full(path, &space, reserve_bytes,
+                       is_late ? store_late_way_out(timeout_ms) : NULL);
         return is_late || error == -ENOMEM ? CLI_TIMEOUT : CLI_FAILURE;
     }
     if (!is_late)

@@ -67,7 +67,7 @@ static int group_check_space(const struct store_group *group, size_t last)
         if (group_mount_of(group->stores[i]) == mount &&
             __builtin_add_overflow(bytes, group->bytes[i], &bytes))
             bytes = UINT64_MAX;
-    return store_check_space(store, group->handles[last], bytes);
+    return store_check_space(store, group->handles[last], bytes, NULL);
 }
 
 int store_group_add(struct store_group *group, const char *store, gmsfs_t *handle, uint64_t bytes)
@@ -144,7 +144,8 @@ static int group_explain_memory(const struct store_group *group, int error)
     size_t lacking = group_find_short(group, &space);
 
     if (lacking != SIZE_MAX)
-        store_say_full(group->stores[lacking], &space, group->bytes[lacking]);
+        store_say_full(group->stores[lacking], &space, group->bytes[lacking],
+                       error == -ENOMEM ? NULL : store_late_way_out(group->timeout_ms));
     else if (error == -ENOMEM)
         cli_error("the stores of one device do not fit on it together; spread them over more "
                   "devices, or mount with a larger size=");

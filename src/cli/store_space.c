@@ -35,7 +35,17 @@ void store_get_space(const char *path, gmsfs_t *handle, struct store_space *spac
         space->free_bytes = space->total_bytes;
 }
 
-int store_say_full(const char *path, const struct store_space *space, uint64_t needed_bytes)
+const char *store_late_way_out(uint64_t timeout_ms)
+{
+    return timeout_ms
+               ? "that did not change in the time given; 'gmsfs status' shows the stores that "
+                 "have the rest; wait longer (--timeout), remove another store's layout, or "
+                 "mount with a larger size="
+               : NULL;
+}
+
+int store_say_full(const char *path, const struct store_space *space, uint64_t needed_bytes,
+                   const char *way_out)
 {
     char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
 
@@ -45,18 +55,19 @@ int store_say_full(const char *path, const struct store_space *space, uint64_t n
                       3);
     return cli_error("%s: the model does not fit: %s needed, %s free of %s; %s", path, needed,
                      available, total,
-                     needed_bytes > space->total_bytes
+                     way_out ? way_out
+                     : needed_bytes > space->total_bytes
                          ? "mount with a larger size="
                          : "remove another store's layout, or mount with a larger size=");
 }
 
-int store_check_space(const char *path, gmsfs_t *handle, uint64_t needed_bytes)
+int store_check_space(const char *path, gmsfs_t *handle, uint64_t needed_bytes, const char *way_out)
 {
     struct store_space space;
 
     store_get_space(path, handle, &space);
     return space.is_known && needed_bytes > space.total_bytes
-               ? store_say_full(path, &space, needed_bytes)
+               ? store_say_full(path, &space, needed_bytes, way_out)
                : CLI_OK;
 }
 

@@ -22,8 +22,13 @@ struct store_space {
 
 void store_get_space(const char *path, gmsfs_t *handle, struct store_space *space);
 
-/* Prints that it does not fit, with the numbers and the way out; returns CLI_FAILURE. */
-int store_say_full(const char *path, const struct store_space *space, uint64_t needed_bytes);
+/* Returns the way out for memory that did not come in time; NULL: the command did not wait. */
+const char *store_late_way_out(uint64_t timeout_ms);
+
+/* Prints that the model does not fit, with the numbers and the way out (NULL: the usual one);
+ * returns CLI_FAILURE. */
+int store_say_full(const char *path, const struct store_space *space, uint64_t needed_bytes,
+                   const char *way_out);
 
 /* Prints that the store refuses this many allocations (ENOSPC), with the way out, which begins with
  * these words; returns CLI_FAILURE. */
@@ -35,8 +40,9 @@ int store_say_too_many(const char *path, size_t count, const char *way_out);
  * visible. */
 void store_get_ahead(const char *path, char name[STORE_AHEAD_BYTES]);
 /* Refuses bytes that can never fit, with an error: the grant waits for memory that other clients
- * give back. CLI_OK or CLI_FAILURE. */
-int store_check_space(const char *path, gmsfs_t *handle, uint64_t needed_bytes);
+ * give back. way_out: as store_say_full has it. CLI_OK or CLI_FAILURE. */
+int store_check_space(const char *path, gmsfs_t *handle, uint64_t needed_bytes,
+                      const char *way_out);
 /* Prints the reason of a wait for memory on stderr, if memory is short. */
 void store_say_memory(const char *path, gmsfs_t *handle, uint64_t needed_bytes);
 

@@ -116,8 +116,9 @@ int target_open(struct target *target)
         status = target_check_entries(target);
     if (status == CLI_OK)
         status = target_check_hash(target);
-    return status == CLI_OK ? store_check_space(target->store, target->handle, target->needed_bytes)
-                            : status;
+    return status == CLI_OK
+               ? store_check_space(target->store, target->handle, target->needed_bytes, NULL)
+               : status;
 }
 
 void target_close(struct target *target)

@@ -19,7 +19,7 @@ static int target_explain_allocation(const struct target *target, size_t rank, i
 
     store_get_space(target->store, target->handle, &space);
     if (error == -ENOMEM && space.is_known)
-        return store_say_full(target->store, &space, target->needed_bytes);
+        return store_say_full(target->store, &space, target->needed_bytes, NULL);
     if (error == -ENOSPC)
         return store_say_too_many(target->store, target->manifest->allocation_count, "mount");
     return cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", target->store,
