@@ -22,7 +22,7 @@ static bool take_size(struct http_file *file, const struct http_reply *reply)
 
     if (reply->status == 200)
         return http_reply_get_length(reply, &file->size_bytes);
-    if (!http_reply_get_range(reply, &range) || range.total == UINT64_MAX || range.first != 0)
+    if (!http_reply_get_range(reply, &range) || range.total == UINT64_MAX)
         return false;
     file->has_ranges = true;
     file->size_bytes = range.total;
@@ -53,11 +53,23 @@ static int64_t parse_date(const struct libcurl *curl, const char *text)
     return seconds > 0 && seconds <= INT64_MAX / 1000000000 ? seconds * 1000000000 : 0;
 }
 
+/* True for an answer of bytes that are not those from offset 0. */
+static bool has_other_range(const struct http_reply *reply)
+{
+    struct http_range range;
+
+    return reply->status == 206 && (!http_reply_get_range(reply, &range) || range.first != 0);
+}
+
 static int take_file(struct http *http, struct flow *flow, struct http_file *file,
                      struct failure *failure)
 {
     const char *direct = flow_redirected(flow);
 
+    if (has_other_range(&flow->reply))
+        return failure_set(failure, -EPROTO,
+                           "the server sends another range than it was asked for; download it, "
+                           "and load the file");
     if (!take_size(file, &flow->reply))
         return failure_set(failure, -EPROTO,
                            "the server does not tell its size; download it, and load the file");
