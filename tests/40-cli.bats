@@ -57,6 +57,13 @@ commit_something() {
     cli -2 metadata put "$T"
     cli -2 metadata get "$T" key --allocation a
     cli -2 umount
+    cli -2 load '' x
+    assert_match "$output" "'': operand 1 is empty"
+    cli -2 load "$T/x" ''
+    assert_match "$output" "'': operand 2 is empty"
+    cli -2 run '' true
+    cli -2 load --trace '' "$T" x
+    assert_match "$output" "option '--trace' needs a value that is not empty"
 }
 
 @test "a path that is no store is named as such by every command that needs one" {

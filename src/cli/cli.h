@@ -54,6 +54,7 @@ struct cli_command {
     int least, most;                  /* operands; most 0: no bound */
     const char *needs;                /* error text for another number of operands */
     bool is_prefix;                   /* options end with the first operand */
+    bool has_free_words;              /* operands behind the second may be empty */
     int (*run)(int argc, char **argv);
 };
 

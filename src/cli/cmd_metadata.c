@@ -364,5 +364,6 @@ const struct cli_command cmd_metadata = {
     .usage = usage,
     .options = options,
     .ending = ending,
+    .has_free_words = true,
     .run = metadata_run,
 };

@@ -492,5 +492,6 @@ const struct cli_command cmd_run = {
     .options = options,
     .ending = ending,
     .is_prefix = true,
+    .has_free_words = true,
     .run = run_run,
 };

@@ -131,6 +131,16 @@ bool cli_was_given(const struct cli_option *option)
     return was_given[option - cli_get_command()->options];
 }
 
+/* Ends the process for an empty operand, which no message could show. */
+static void cli_check_operands(int argc, char **argv)
+{
+    const struct cli_command *current = cli_get_command();
+
+    for (int i = optind; i < argc && !(current->has_free_words && i > optind + 1); i++)
+        if (*argv[i] == '\0')
+            cli_usage_error("'': operand %d is empty", i - optind + 1);
+}
+
 void cli_parse(int argc, char **argv, void *values)
 {
     const struct cli_command *current = cli_get_command();
@@ -151,6 +161,7 @@ void cli_parse(int argc, char **argv, void *values)
     operands = argc - optind;
     if (operands < current->least || (current->most && operands > current->most))
         cli_usage_error("%s", current->needs);
+    cli_check_operands(argc, argv);
 }
 
 void cli_take_flag(const char *name, const char *text, void *at)
@@ -161,7 +172,8 @@ void cli_take_flag(const char *name, const char *text, void *at)
 
 void cli_take_text(const char *name, const char *text, void *at)
 {
-    (void)name;
+    if (*text == '\0')
+        cli_usage_error("option '%s' needs a value that is not empty", name);
     *(const char **)at = text;
 }
 
