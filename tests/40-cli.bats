@@ -37,6 +37,7 @@ commit_something() {
     done < <(awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' <<<"$output")
     cli -2
     cli -2 help no-such-command
+    cli -2 help load extra
     cli version
     assert_match "$output" '^gmsfs [0-9]'
 }

@@ -98,6 +98,9 @@ same_everywhere() { # PATH...: stores of any mounts
     before=$(cat "$M/old/layout_hash")
     cli -2 copy "$M/weights"
     assert_match "$output" 'a STORE to copy, and the STOREs that get it, are needed'
+    cli -2 copy "$M/weights" "$OTHER/new" "$OTHER/new"
+    assert_match "$output" 'new: is given twice; name each STORE once'
+    cli -2 copy "$M/weights" "$M/weights"
     cli -1 copy "$M/weights" "$M/old" "$M/./weights"
     assert_match "$output" 'weights: is the store that is copied'
     cli -1 copy "$M/weights" "$M/old" "$OTHER/new" "$OTHER/../other/new"

@@ -338,6 +338,8 @@ order_is() {
     run_logged -1 "$GMSFS" top "$T"
     assert_match "$output" "$T: not in a gmsfs mount; 'gmsfs status' lists the mounts"
     run_logged -2 "$GMSFS" top -d x
+    run_logged -2 "$GMSFS" top -d 0
+    assert_match "$output" "--delay '0': 0.1 seconds are the least"
 }
 
 @test "without ncurses top names the package, and the command that needs none" {

@@ -6,6 +6,7 @@
 #include "cli/store_make.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static const char usage[] =
     "Usage: gmsfs copy [OPTION...] STORE STORE...\n"
@@ -34,6 +35,16 @@ static const struct cli_option options[] = {
     {0},
 };
 
+/* Ends the process for a path given twice, before a store is made. Other paths of one store are
+ * found by its id, later. */
+static void copy_check_operands(char **stores, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(stores[i], stores[j]) == 0)
+                cli_usage_error("%s: is given twice; name each STORE once", stores[i]);
+}
+
 static int copy_run(int argc, char **argv)
 {
     struct copy_request request = {.timeout_ms = CLI_FOREVER};
@@ -45,6 +56,7 @@ static int copy_run(int argc, char **argv)
     if (request.count > GMSFS_GROUP_MAX)
         cli_usage_error("%zu stores are given; one copy fills at most %u", request.count,
                         GMSFS_GROUP_MAX);
+    copy_check_operands(argv + optind, (size_t)(argc - optind));
     signals_install("\ngmsfs copy: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     return copy_store(&request);

@@ -129,7 +129,7 @@ static void top_take_delay(const char *name, const char *text, void *at)
 
     cli_take_timeout(name, text, delay_ms);
     if (*delay_ms < LEAST_DELAY_MS)
-        *delay_ms = LEAST_DELAY_MS;
+        cli_usage_error("%s '%s': 0.1 seconds are the least", name, text);
 }
 
 static const struct cli_option options[] = {

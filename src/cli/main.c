@@ -124,6 +124,8 @@ static int main_help(int argc, char **argv)
         cli_help();
     if (argc > 1 && argv[1][0] == '-')
         cli_usage_error("unknown option '%s'", argv[1]);
+    if (argc > 2)
+        cli_usage_error("one COMMAND at most is needed");
     cli_set_command(NULL);
     return argc > 1 ? main_help_of(argv[1]) : main_list(stdout);
 }
