@@ -519,6 +519,20 @@ while True:
     wait_until 20 is_held code
 }
 
+@test "a pool that the mount lacks is named once for each reading of the file" {
+    start
+    have code 65536
+    have batch 65536
+    printf '%s\n' 'interval 100ms' 'adapters pool=adapters' 'model code store=code pool=chat' >"$T/conf"
+    govern
+    wait_until 10 has_said 'pool=adapters: the mount has no such pool'
+    never_within 1 eval '(($(times_said "pool=(adapters|chat): the mount has no such pool") > 2))'
+    echo 'chat max=32M' >"$M/pools"
+    kill -HUP "$GOVERNOR"
+    wait_until 10 eval '(($(times_said "pool=adapters: the mount has no such pool") == 2))'
+    assert_eq "$(times_said 'pool=chat')" 1 'times told'
+}
+
 @test "spares are made ahead of stores that may have to leave, and adapters in use come" {
     start size=64M,host_size=64M,min_stay=0
     echo 'adapters max=32M' >"$M/pools"

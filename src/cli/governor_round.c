@@ -235,6 +235,8 @@ static int round_look(struct governor_round *round, struct governor_seen *seen)
     int error = governor_see(&round->past, &round->config, look, clock_wall_ms(), seen, &failure);
     if (error && round_is_mounted(round)) /* else that is told */
         round_complain(round, failure.text);
+    if (!error)
+        governor_tell_pools(&round->past, &round->config, &seen->snapshot, round_tell);
     return error;
 }
 

@@ -278,6 +278,28 @@ int governor_see(struct governor_past *past, const struct governor_config *confi
     return failure_no_memory(failure);
 }
 
+static void tell_pool(const struct governor_snapshot *now, const char *pool, governor_tell *tell)
+{
+    struct failure text;
+
+    for (size_t i = 0; i < now->pool_count; i++)
+        if (strcmp(now->pools[i].name, pool) == 0)
+            return;
+    failure_set(&text, 0, "pool=%s: the mount has no such pool; its file 'pools' makes it", pool);
+    tell(text.text);
+}
+
+void governor_tell_pools(struct governor_past *past, const struct governor_config *config,
+                         const struct governor_snapshot *now, governor_tell *tell)
+{
+    for (size_t i = 0; i < config->model_count && !past->has_told_pools; i++)
+        if (config->models[i].pool)
+            tell_pool(now, config->models[i].pool, tell);
+    for (size_t i = 0; i < config->adapters_count && !past->has_told_pools; i++)
+        tell_pool(now, config->adapters[i].pool, tell);
+    past->has_told_pools = true;
+}
+
 void governor_seen_free(struct governor_seen *seen)
 {
     free(seen->stores);

@@ -45,6 +45,7 @@ struct governor_past {
     struct governor_grants grants;
     struct governor_moments pools;  /* last change of their max */
     struct governor_moments stores; /* last failed deed on a store without a model */
+    bool has_told_pools;            /* since the config was read */
 };
 
 /* Adapts the past to this config; models keep their past by name. 0, or -ENOMEM and nothing
@@ -74,6 +75,10 @@ struct governor_seen {
 int governor_see(struct governor_past *past, const struct governor_config *config, json_t *look,
                  uint64_t now_ms, struct governor_seen *seen, struct failure *failure);
 void governor_seen_free(struct governor_seen *seen);
+
+/* Reports the pools of the config that the mount lacks, once for each reading of the config. */
+void governor_tell_pools(struct governor_past *past, const struct governor_config *config,
+                         const struct governor_snapshot *now, governor_tell *tell);
 
 /* Returns 0 if there is none. */
 uint64_t governor_moments_find(const struct governor_moments *moments, const char *name);

@@ -46,6 +46,7 @@ int governor_past_follow(struct governor_past *past, const struct governor_confi
     free_models(past->models, past->model_count);
     past->models = models;
     past->model_count = count;
+    past->has_told_pools = false;
     return 0;
 }
 
