@@ -98,7 +98,7 @@ kept_journal() { # the one file in $T/kept
     : >"$T/empty"
     for file in "$T/random" "$T/empty" /dev/null "$T"; do
         run_logged -1 "$GMSFS" journal "$file"
-        assert_match "$output" "^gmsfs journal: $file: neither a gmsfs mount nor a copy of a journal$"
+        assert_match "$output" "^gmsfs journal: $file: neither a gmsfs mount nor a copy of a journal, which the mount option keep_journal=DIR makes$"
     done
     run_logged -1 "$GMSFS" journal "$T/nothing"
     assert_match "$output" 'cannot open it: No such file'

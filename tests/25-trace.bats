@@ -118,7 +118,7 @@ fill_trace() {
     start_mount size=16M,trace="$T/gone/trace"
     mv "$T/gone" "$T/moved"
     wait_until 10 bash -c "stat '$M'/* >'$T/out'; grep -q 'the trace ends, because its file is full' '$LOG'"
-    grep -q "$T/gone/trace: cannot open it: No such file" "$LOG"
+    grep -q "$T/gone/trace: cannot open it: No such file or directory; make its directory first" "$LOG"
     ctl mkdir "$M/other"
 }
 

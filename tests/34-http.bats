@@ -78,7 +78,7 @@ prepare() {
 
 # bats test_tags=quick
 @test "errors name the address, the cause and the way out" {
-    refuses "$WEB/plain/none" "^ENOENT: $WEB/plain/none: cannot read it: the server answers 404 Not Found"
+    refuses "$WEB/plain/none" "^ENOENT: $WEB/plain/none: cannot read it: the server answers 404 Not Found: nothing is at this address; look"
     refuses "http://me:geheim@127.0.0.1:$WEB_PORT/plain/none?token=geheim" \
         "^ENOENT: http://127.0.0.1:$WEB_PORT/plain/none: .*404"
     [[ $output != *geheim* ]] || fail 'a password is shown'

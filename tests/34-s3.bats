@@ -111,5 +111,5 @@ lists() { # TREE NAME...
     done
     assert_match "$output" 'announces the file .*\.\./up.json'
     get -l s3://bucket/none
-    assert_match "$output" '^ENOENT: .*no key below it'
+    assert_match "$output" '^ENOENT: .*no key below it; look at the bucket'
 }

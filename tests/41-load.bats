@@ -247,6 +247,12 @@ seconds_of() { # PART: of the last load, in hundredths
     done
 }
 
+@test "a name of a store that is too long is refused with its bound" {
+    start_mount
+    cli -1 sum "$M/$(printf 'n%.0s' {1..256})"
+    assert_match "$output" 'File name too long; a name has at most 255 bytes'
+}
+
 @test "where a process may have no more memory, the message names its limit" {
     local command n
     start_mount size=64M

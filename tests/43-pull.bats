@@ -125,7 +125,7 @@ ends_at_once() {
     cli -1 pull "$M/third" "@$T/wrong"
     assert_match "$output" 'wrong: is no text: it has a byte 0'
     cli -1 pull "$M/other" "@$T/none"
-    assert_match "$output" 'none: cannot read: No such file'
+    assert_match "$output" "none: cannot read: No such file.*; behind '@' stands a file with a URL on each line"
     echo '# none' >"$T/empty"
     cli -1 pull "$M/other" "@$T/empty"
     assert_match "$output" 'empty: it has no URL'

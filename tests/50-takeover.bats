@@ -134,7 +134,7 @@ has_child() { # PID
     assert_match "$output" 'the options are those of the mount'
     mkdir "$T/nothing"
     cli -1 mount --takeover "$T/nothing"
-    assert_match "$output" 'no gmsfs is mounted there'
+    assert_match "$output" "no gmsfs is mounted there; 'gmsfs status' lists the mounts"
     cat "$M/weights/state"
 }
 

@@ -80,7 +80,8 @@ static int open_file(const char *path, int flags, struct failure *failure)
         return failure_set(failure, -ELOOP,
                            "%s: is a symbolic link, which is not followed; name the file itself",
                            path);
-    return failure_set(failure, -errno, "%s: cannot open it: %s", path, strerror(errno));
+    return failure_set(failure, -errno, "%s: cannot open it: %s%s", path, strerror(errno),
+                       errno == ENOENT ? "; make its directory first" : "");
 }
 
 int timeline_open(const char *path, struct failure *failure)

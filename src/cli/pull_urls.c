@@ -68,8 +68,8 @@ static int add_file(struct pull *pull, const char *path)
     int status, error = store_read_bytes(path, MAX_LIST_BYTES, &text, &bytes);
 
     if (error)
-        return cli_error("%s: cannot read: %s", path,
-                         error == -ENOMEM ? "it has more than 1M" : strerror(-error));
+        return cli_error("%s: cannot read: %s; behind '@' stands a file with a URL on each line",
+                         path, error == -ENOMEM ? "it has more than 1M" : strerror(-error));
     if (memchr(text, '\0', bytes))
         return cli_error("%s: is no text: it has a byte 0", path);
     status = add_lines(pull, path, (const char *)text);

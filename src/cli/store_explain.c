@@ -114,7 +114,7 @@ int store_explain(const char *path, const char *doing, int error)
         return cli_error(
             "cannot %s: %s: %s%s", doing, path, strerror(-error),
             access("/proc/self/fd", F_OK) == 0
-                ? ""
+                ? "; a name has at most 255 bytes, a path 4095"
                 : " for the address of the mount's socket, and there is no /proc, by which "
                   "longer ones are reached; mount it, or use a shorter path");
     if (error == -EDQUOT)

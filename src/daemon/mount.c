@@ -319,7 +319,7 @@ static int check_mountpoint(const char *given, char path[PATH_MAX])
         return error;
     }
     if (!S_ISDIR(stat_.st_mode)) {
-        log_error("%s: cannot be a mount point: not a directory", given);
+        log_error("%s: cannot be a mount point: not a directory; name an empty one", given);
         return -ENOTDIR;
     }
     return refuse_inside(given, stat_.st_dev);
@@ -339,7 +339,8 @@ static int check_live_mount(const char *given, char path[PATH_MAX], struct mount
         error = -ENOENT;
     if (error)
         log_error("%s: not taken over: %s", given,
-                  error == -ENOENT ? "no gmsfs is mounted there" : strerror(-error));
+                  error == -ENOENT ? "no gmsfs is mounted there; 'gmsfs status' lists the mounts"
+                                   : strerror(-error));
     return error;
 }
 

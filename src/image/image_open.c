@@ -37,7 +37,8 @@ static int open_manifest(struct image *image, bool any, struct failure *failure)
 
     if (error == -ENOENT)
         return failure_set(failure, error,
-                           "%s: it has no image: there is no file '" IMAGE_MANIFEST "'",
+                           "%s: it has no image: there is no file '" IMAGE_MANIFEST
+                           "'; 'gmsfs image save' makes an image",
                            image->dir.path);
     if (!error && image->unfinished && !any)
         return failure_set(failure, -EINVAL,

@@ -19,6 +19,8 @@
 #define COPY_MAGIC  UINT64_C(0x79706f6373666d67) /* "gmfscopy" */
 #define COPY_FILES  4u
 #define CHUNK_BYTES 65536u
+#define NO_COPY \
+    "neither a gmsfs mount nor a copy of a journal, which the mount option keep_journal=DIR makes"
 
 /* The beginning of a copy. The journal's head follows, then the used bytes of both files of
  * transactions and of both snapshots. */
@@ -99,7 +101,7 @@ static int check_copy(const struct copy_head *copy, uint64_t size, struct failur
     uint64_t left = size - sizeof *copy - HEAD_BYTES;
 
     if (copy->magic != COPY_MAGIC)
-        return failure_set(failure, -EPROTO, "neither a gmsfs mount nor a copy of a journal");
+        return failure_set(failure, -EPROTO, NO_COPY);
     if (copy->version != JOURNAL_COPY_VERSION)
         return failure_set(failure, -EPROTONOSUPPORT,
                            "the copy has version %" PRIu32 ", this gmsfs reads %u", copy->version,
@@ -138,7 +140,7 @@ int journal_read_copy(int from, struct journal_files *files, struct failure *fai
     if (fstat(from, &stat) != 0)
         return failure_set(failure, -errno, "cannot look at it: %s", strerror(errno));
     if (!S_ISREG(stat.st_mode) || (uint64_t)stat.st_size < sizeof copy + HEAD_BYTES)
-        return failure_set(failure, -EPROTO, "neither a gmsfs mount nor a copy of a journal");
+        return failure_set(failure, -EPROTO, NO_COPY);
     int error = file_read_at(from, &copy, sizeof copy, 0);
     if (error)
         return failure_set(failure, error, "cannot read it: %s", strerror(-error));

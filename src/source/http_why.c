@@ -55,6 +55,8 @@ static const char *status_advice(const struct flow *flow, const struct http_auth
                "this client";
     if (status == 403 && !auth)
         return ": it refuses this user; look at ~/.netrc, or for a fresh address if it is signed";
+    if ((status == 404 || status == 410) && !auth && !flow->peer)
+        return ": nothing is at this address; look at its spelling, and if it has expired";
     if (status == 407)
         return ": the proxy asks for a user and a password; put them into https_proxy";
     if (status == 429 || status == 503)
@@ -96,7 +98,8 @@ static const struct result {
     {CURLE_COULDNT_RESOLVE_PROXY, -EHOSTUNREACH, false, true, "the name of the proxy is unknown"},
     {CURLE_COULDNT_CONNECT, -ECONNREFUSED, false, true, "the server cannot be reached"},
     {CURLE_OPERATION_TIMEDOUT, -ETIMEDOUT, true, true, "the server is silent"},
-    {CURLE_SSL_CONNECT_ERROR, -EPROTO, false, true, "no TLS connection"},
+    {CURLE_SSL_CONNECT_ERROR, -EPROTO, false, true,
+     "no TLS connection; if the server has no TLS, name it by http://"},
     {CURLE_PEER_FAILED_VERIFICATION, -EKEYREJECTED, false, false,
      "the server's certificate is not trusted; if it is your own, name its authority's file in "
      "CURL_CA_BUNDLE"},

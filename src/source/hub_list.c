@@ -139,7 +139,7 @@ int hub_decode(const char *json, size_t bytes, hub_add *add, void *context,
     size_t index;
     int error;
 
-    *fault = "it is no description of a repository";
+    *fault = "it is no description of a repository; HF_ENDPOINT has to name a hub";
     if (!json_is_array(siblings) || !take_commit(root, commit))
         return -EPROTO;
     json_array_foreach (siblings, index, sibling) {

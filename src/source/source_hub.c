@@ -236,6 +236,11 @@ static void cache_folder(const char *repository, char *folder, size_t room)
         snprintf(folder, room, "models--%s", repository);
 }
 
+static bool is_unreachable(int error)
+{
+    return error == -EHOSTUNREACH || error == -ECONNREFUSED || error == -ETIMEDOUT;
+}
+
 static int ask(struct hub *hub, struct hub_repository *repository, const char *place,
                struct failure *failure)
 {
@@ -255,13 +260,9 @@ static int ask(struct hub *hub, struct hub_repository *repository, const char *p
     int error = http_get_text(hub->remote.http, &target, MOST_LIST, &json, &bytes, NULL, &why);
     if (error)
         snprintf(repository->reason, sizeof(repository->reason), "%.255s", why.text);
-    return error ? source_fail(failure, error, place, "cannot ask the hub for it: %s", why.text)
+    return error ? source_fail(failure, error, place, "cannot ask the hub for it: %s%s", why.text,
+                               is_unreachable(error) ? "; HF_ENDPOINT names the hub" : "")
                  : decode(repository, json, bytes, place, failure);
-}
-
-static bool is_unreachable(int error)
-{
-    return error == -EHOSTUNREACH || error == -ECONNREFUSED || error == -ETIMEDOUT;
 }
 
 static int look_up(struct hub *hub, struct hub_repository *repository, const char *place,

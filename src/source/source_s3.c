@@ -313,7 +313,8 @@ static int s3_list_tree(void *state, const char *tree, const char *folder, bool 
             error = source_fail(failure, -EPROTO, tree, "cannot list it: its list has no end");
     }
     if (error == 0 && list->count == 0)
-        return source_fail(failure, -ENOENT, tree, "there is no key below it");
+        return source_fail(failure, -ENOENT, tree,
+                           "there is no key below it; look at the bucket and the prefix");
     return error;
 }
 
