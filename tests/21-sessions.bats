@@ -7,7 +7,10 @@
 
 load helpers
 
-prepare() { start_weights writer_patience=2; }
+prepare() {
+    export GMSFS_UNREAD=$T/unread
+    start_weights writer_patience=2
+}
 
 # ---- the end of a session -----------------------------------------------------------------------
 
@@ -159,8 +162,16 @@ prepare() { start_weights writer_patience=2; }
 
 # ---- places ------------------------------------------------------------------------------------
 
+waiting_pids() { # in the order of the queue
+    awk '$3 == "waiting" { print $4 }' "$W/sessions"
+}
+
+# keep_places: none expires, however late this machine lets a client ask again.
+keep_places() { : >"$GMSFS_UNREAD"; }
+
 # bats test_tags=slow
 @test "SIGSTOP and SIGCONT keep a waiter's place" {
+    keep_places
     hold open "$W/lock" rw
     wait_for_lock open-retry "$W/lock" rw
     first=$WAITER
@@ -170,16 +181,56 @@ prepare() { start_weights writer_patience=2; }
         kill -CONT "$first"
         wait_for_waiters weights 2
     done
-    assert_eq "$(awk '$3 == "waiting" { print $4 }' "$W/sessions" | head -n 1)" "$first"
+    assert_eq "$(waiting_pids | head -n 1)" "$first"
     let_go "$HOLDER"
     wait_until 5 granted "$first"
     not_granted "$WAITER"
+}
+
+runs_as() { # LETTER PID
+    [[ $(awk '$1 == "State:" { print $2 }' "/proc/$2/status") == "$1" ]]
+}
+
+# interrupt_waiters PID...: they ask again while the worker, which has answered them, does not run for more than a
+# second. took_ms: the time from the signal until the worker was stopped.
+interrupt_waiters() {
+    local worker pid start
+    worker=$(worker_of "$KEEPER")
+    start=$(now_ms)
+    kill -STOP "$@"
+    wait_for_waiters weights 0
+    kill -STOP "$worker"
+    wait_until 5 runs_as T "$worker"
+    took_ms=$(($(now_ms) - start))
+    kill -CONT "$@"
+    for pid; do
+        wait_until 5 runs_as S "$pid" # in its open
+    done
+    sleep 1.2
+    kill -CONT "$worker"
+    wait_for_waiters weights $#
+}
+
+# bats test_tags=slow
+@test "a waiter that asks again at once keeps its place, though the worker does not run for more than a second" {
+    local waiters=() took_ms=1000
+    hold open "$W/lock" rw
+    for _ in {1..5}; do
+        wait_for_lock open-retry "$W/lock" rw
+        waiters+=("$WAITER")
+    done
+    while ((took_ms >= 1000)); do # else their second was over before they asked
+        mapfile -t waiters < <(waiting_pids)
+        interrupt_waiters "${waiters[@]}"
+    done
+    assert_eq "$(waiting_pids)" "$(printf '%s\n' "${waiters[@]}")"
 }
 
 # While it is between two tries it is passed over, so who is granted is a matter of luck; its
 # number and its row are not.
 # bats test_tags=slow
 @test "a storm of signals does not cost a waiter its place" {
+    keep_places
     hold open "$W/lock" rw
     spawn "$GMSCTL" alarms 20 open-retry "$W/lock" rw say granted pause
     first=$SPAWNED

@@ -559,8 +559,8 @@ static void expire_waiter(struct apply *apply, struct core_waiter *waiter)
 
     if (!waiter->away)
         refuse(apply, waiter, grace ? -EAGAIN : -ETIMEDOUT);
-    else
-        keep = apply->core->is_resuming; /* its client may still come back to the new worker */
+    else /* the client may still return to the new worker, or wait to be served */
+        keep = apply->core->is_resuming || (apply->record->flags & CORE_TIME_UNREAD) != 0;
     /* A place kept at the end of time would never expire. */
     if (!keep || apply->record->now_ms == UINT64_MAX)
         apply_forget_waiter(apply, waiter);

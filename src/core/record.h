@@ -68,7 +68,8 @@ enum record_type {
      * of the revocation comes now, once */
     RECORD_SESSION_END,
     /* expires deadlines (effects REFUSED), kept places and tickets; grants locks for which patience
-     * has run out */
+     * has run out. flags CORE_TIME_UNREAD: requests wait unread, perhaps for kept places, so no
+     * kept place expires for another second */
     RECORD_TIME,
     /* session, flags CORE_COMMIT_STAY|GROUP, bytes16 = group → out.generation. -EINVAL sets
      * last_error and changes nothing else. flags CORE_COMMIT_CHECK: only checks; spools pass,
@@ -227,6 +228,7 @@ enum record_type {
 #define CORE_ATTR_GID           (1u << 2)
 #define CORE_WAIT_KEEP          (1u << 0)
 #define CORE_WAIT_REVOKED       (1u << 1)
+#define CORE_TIME_UNREAD        (1u << 0)
 #define CORE_REMOVE_UNUSED      (1u << 0)
 #define CORE_CLOSE_LINGER       (1u << 0)
 #define CORE_END_REVOKED        (1u << 0)

@@ -108,6 +108,13 @@ static void host_set_timer(void *context, uint64_t at_ms)
     loop_set_timeout(worker->loop, &worker->timeout, at_ms);
 }
 
+static bool host_has_unread(void *context)
+{
+    const struct worker *worker = context;
+
+    return hook_has_file("GMSFS_UNREAD") || (worker->fs && fs_has_unread(worker->fs));
+}
+
 static void host_set_idle(void *context)
 {
     struct worker *worker = context;
@@ -186,6 +193,7 @@ struct service_host worker_service_host(struct worker *worker)
         .submit = host_submit,
         .work_for = host_work_for,
         .set_timer = host_set_timer,
+        .has_unread = host_has_unread,
         .set_idle = host_set_idle,
         .watch_process = host_watch_process,
         .unwatch_process = host_unwatch_process,

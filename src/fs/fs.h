@@ -276,6 +276,8 @@ void fs_take_unread(struct fs *fs, uint64_t id, int fd);
 /* Has the kernel send the unanswered requests again, and serves them. Returns 0, or -EOPNOTSUPP if
  * this kernel cannot (before Linux 6.9); all of them were then answered EIO. */
 int fs_resume(struct fs *fs);
+/* Returns true if requests of clients wait, in the kernel or here. */
+bool fs_has_unread(const struct fs *fs);
 /* Closes this file: the kernel refused the answer to its open, because the client has gone, and no
  * RELEASE will come. */
 void fs_on_unwanted(struct fs *fs, uint64_t file);

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <fuse_log.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,6 +209,12 @@ static bool receive(struct fs *fs)
     else if (size <= 0 && size != -EINTR)
         end_session(fs, size == -ENODEV ? 0 : size);
     return size > 0;
+}
+
+bool fs_has_unread(const struct fs *fs)
+{
+    struct pollfd kernel = {.fd = fs->options.fuse_fd, .events = POLLIN};
+    return fs->ahead.rota.count > 0 || (poll(&kernel, 1, 0) > 0 && kernel.revents & POLLIN);
 }
 
 /* Serves the requests that the kernel sends again, as they come: until all of them have come, no

@@ -59,6 +59,9 @@ struct service_host {
     /* Has service_on_timer called once at or after this time (UINT64_MAX: never); replaces the last
      * time. */
     void (*set_timer)(void *context, uint64_t at_ms);
+    /* Returns true if clients' requests wait unread or unserved, as after a time in which this
+     * process did not run. */
+    bool (*has_unread)(void *context);
     /* Has service_on_idle called soon, after other requests that are ready. */
     void (*set_idle)(void *context);
     /* Watches a process until it exits: then calls service_on_exit(process). Each process is

@@ -141,10 +141,16 @@ void service_unobserve(struct service *s, struct service_observer *observer)
 
 /* ---- the loop ---------------------------------------------------------------------------- */
 
+void service_pass_time(struct service *s)
+{
+    bool has_unread = s->host.has_unread(s->host.context);
+    service_record(s, .type = RECORD_TIME, .flags = has_unread ? CORE_TIME_UNREAD : 0);
+}
+
 void service_on_timer(struct service *s)
 {
     deadline_pass_all(s, service_now(s));
-    service_record(s, .type = RECORD_TIME);
+    service_pass_time(s);
 }
 
 void service_on_idle(struct service *s)

@@ -126,6 +126,8 @@ void service_answer(struct service_request *request, int error,
 uint64_t service_works_for(struct service *s);
 uint64_t service_work_for(struct service *s, uint64_t request);
 uint64_t service_now(const struct service *s);
+/* Applies the changes by the clock alone. */
+void service_pass_time(struct service *s);
 /* Returns the time until this request must be answered; UINT64_MAX: no limit. */
 uint64_t service_wait_max_ms(const struct service_request *request);
 

@@ -136,7 +136,7 @@ static void plan(struct service *s)
         service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);
     carry_out(s, &plan, plan_promotion);
     if (has_memory && s->core->reserving > 0)
-        service_record(s, .type = RECORD_TIME);
+        service_pass_time(s);
     if (has_memory || has_moves)
         look_at_moves(s, &plan); /* last: other waiters may have waited longer */
     carry_out(s, &plan, plan_writer);

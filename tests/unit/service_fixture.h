@@ -107,6 +107,14 @@ static void host_set_timer(void *context, uint64_t at_ms)
     fixture_timer_ms = at_ms;
 }
 
+static bool fixture_has_unread; /* requests wait in the kernel */
+
+static bool host_has_unread(void *context)
+{
+    (void)context;
+    return fixture_has_unread;
+}
+
 static void host_set_idle(void *context)
 {
     (void)context;
@@ -215,6 +223,7 @@ static struct service_host fixture_host = {
     .publish = host_publish,
     .submit = host_submit,
     .set_timer = host_set_timer,
+    .has_unread = host_has_unread,
     .set_idle = host_set_idle,
     .watch_process = host_watch,
     .unwatch_process = host_unwatch,

@@ -151,6 +151,27 @@ TAP_TEST(a_kept_place_is_passed_over_and_forgotten_after_its_second)
     check_int(refused(kept), -EINTR); /* once, and not again */
 }
 
+/* The worker did not run for a while, and has not read yet who asked again meanwhile. */
+TAP_TEST(no_kept_place_expires_while_requests_wait_unread)
+{
+    uint64_t store, session = start_writer(&store);
+    uint64_t kept = must_wait(store, LOCK_WISH_RW, P2);
+    uint64_t later = must_wait(store, LOCK_WISH_RW, P3);
+    check_int(wait_end(kept, EINTR, CORE_WAIT_KEEP), 0);
+    now += 3 * CORE_KEPT_PLACE_MS;
+    check_int(apply(RECORD(TIME, .flags = CORE_TIME_UNREAD)), 0);
+    require(core_find_waiter(core, kept) != NULL);
+    check_int(core_next_moment(core, now), now + CORE_KEPT_PLACE_MS);
+    logged_count = 0;
+    check_int(open_lock(store, LOCK_WISH_RW, P2), 0);
+    check_int(out.waiter, kept);
+    check_int(wait_end(kept, EINTR, CORE_WAIT_KEEP), 0);
+    check_int(pass(CORE_KEPT_PLACE_MS), 0);
+    check(core_find_waiter(core, kept) == NULL);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check(granted(later));
+}
+
 TAP_TEST(a_kept_place_is_of_one_process_and_one_wish)
 {
     uint64_t store = start_store();
