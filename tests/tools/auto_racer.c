@@ -8,7 +8,8 @@
  *       commit; kill: it dies of SIGKILL; storm: all get signals while they wait.
  *   auto_racer order STORE N
  *       N processes queue up for RW one after the other and get a storm of signals; then they must
- *       get the lock in the order of their arrival.
+ *       get the lock in the order of their arrival. Kept places must not expire meanwhile
+ *       (GMSFS_UNREAD): a process that does not get to run asks again too late.
  */
 #include "tool.h"
 
@@ -22,7 +23,6 @@
 #define BYTES           ((size_t)1 << 20)
 #define LIMIT_MS        60000u
 #define STORM_MS        1500u
-#define QUIET_MS        200u
 #define LONGEST_STOP_US 20000u
 
 enum mode {
@@ -36,9 +36,9 @@ enum mode {
 static const char *const mode_names[] = {"plain", "abort", "kill", "storm", "order"};
 
 struct racer {
-    atomic_int in_open;
     atomic_uint attempts;
-    atomic_int place; /* in the order of grants; -1 for none yet */
+    atomic_int is_calm; /* its last signal has come: no later open is interrupted */
+    atomic_int place;   /* in the order of grants; -1 for none yet */
 };
 
 struct race {
@@ -57,9 +57,12 @@ static enum mode mode;
 static const char *store;
 static int racer_count;
 
+static struct racer *self_racer; /* of this process; NULL: the driver or the holder */
+
 static void on_signal(int number)
 {
-    (void)number;
+    if (number == SIGUSR2 && self_racer)
+        atomic_store(&self_racer->is_calm, 1);
 }
 
 static int open_retrying(const char *name, int flags, struct racer *self)
@@ -69,9 +72,7 @@ static int open_retrying(const char *name, int flags, struct racer *self)
 
     do {
         atomic_fetch_add(&self->attempts, 1);
-        atomic_store(&self->in_open, 1);
         fd = open(path.text, flags | O_CLOEXEC, 0600);
-        atomic_store(&self->in_open, 0);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0)
         tool_die("open %s: %s", path.text, strerror(errno));
@@ -205,11 +206,13 @@ static pid_t start(int index)
     pid_t pid;
 
     sigaction(SIGUSR1, &action, NULL); /* before the fork: signals may come at once */
+    sigaction(SIGUSR2, &action, NULL);
     pid = fork();
     if (pid < 0)
         tool_die("fork: %s", strerror(errno));
     if (pid > 0)
         return pid;
+    self_racer = index < 0 ? NULL : &race->racers[index];
     alarm((unsigned)(LIMIT_MS / 1000 * tool_slow()));
     if (index < 0)
         be_holder();
@@ -269,41 +272,18 @@ static int run_to_end(pid_t *pids, uint64_t *random, bool storm)
     return killed;
 }
 
-static unsigned count_attempts(bool *all_waiting)
+static unsigned count_attempts(void)
 {
     unsigned sum = 0;
 
-    *all_waiting = true;
-    for (int i = 0; i < racer_count; i++) {
+    for (int i = 0; i < racer_count; i++)
         sum += atomic_load(&race->racers[i].attempts);
-        if (!atomic_load(&race->racers[i].in_open))
-            *all_waiting = false;
-    }
     return sum;
-}
-
-/* Waits until all processes are in an open, and have been for a while. */
-static void wait_quiet(void)
-{
-    uint64_t since_ms = tool_now_ms(), end_ms = since_ms + LIMIT_MS;
-    unsigned before = 0;
-
-    while (tool_now_ms() < since_ms + QUIET_MS) {
-        bool all_waiting;
-        unsigned now = count_attempts(&all_waiting);
-
-        if (tool_now_ms() > end_ms)
-            tool_die("the racers do not come to rest");
-        if (now != before || !all_waiting)
-            since_ms = tool_now_ms();
-        before = now;
-        tool_pause_us(2000);
-    }
 }
 
 static void wait_queued(int count)
 {
-    uint64_t end_ms = tool_now_ms() + LIMIT_MS;
+    uint64_t end_ms = tool_now_ms() + LIMIT_MS * tool_slow();
 
     while (tool_count_sessions(store, "waiting") < count) {
         if (tool_now_ms() > end_ms)
@@ -312,11 +292,38 @@ static void wait_queued(int count)
     }
 }
 
+static void storm(const pid_t *pids, uint64_t *random)
+{
+    uint64_t least_ms = tool_now_ms() + STORM_MS, most_ms = least_ms + LIMIT_MS * tool_slow();
+
+    while (tool_now_ms() < least_ms || count_attempts() < 2 * (unsigned)racer_count) {
+        if (tool_now_ms() > most_ms)
+            tool_die("the storm interrupts no process");
+        disturb(pids, random);
+        tool_pause_us(300);
+    }
+}
+
+/* Sends each process its last signal, and waits until all are in the queue again. Once the handler
+ * of the last signal runs, no earlier one is pending and no open waits. */
+static void calm(const pid_t *pids)
+{
+    uint64_t end_ms = tool_now_ms() + LIMIT_MS * tool_slow();
+
+    for (int i = 0; i < racer_count; i++)
+        kill(pids[i], SIGUSR2);
+    for (int i = 0; i < racer_count; i++)
+        while (!atomic_load(&race->racers[i].is_calm)) {
+            if (tool_now_ms() > end_ms)
+                tool_die("the racers do not come to rest");
+            tool_pause_us(1000);
+        }
+    wait_queued(racer_count);
+}
+
 static void run_order(pid_t *pids, uint64_t *random)
 {
     pid_t holder = start(-1);
-    uint64_t end_ms;
-    bool all_waiting;
 
     while (!atomic_load(&race->hold_ready))
         tool_pause_us(1000);
@@ -324,14 +331,9 @@ static void run_order(pid_t *pids, uint64_t *random)
         pids[i] = start(i);
         wait_queued(i + 1);
     }
-    for (end_ms = tool_now_ms() + STORM_MS; tool_now_ms() < end_ms;) {
-        disturb(pids, random);
-        tool_pause_us(300);
-    }
-    wait_quiet();
-    printf("%u opens for %d waits\n", count_attempts(&all_waiting), racer_count);
-    if (count_attempts(&all_waiting) < 2 * (unsigned)racer_count)
-        tool_die("the storm interrupted no process");
+    storm(pids, random);
+    calm(pids);
+    printf("%u opens for %d waits\n", count_attempts(), racer_count);
     atomic_store(&race->hold_end, 1);
     waitpid(holder, NULL, 0);
     run_to_end(pids, random, false);
