@@ -149,6 +149,9 @@ says_pages() {
     refused 2 'needs --tls-cert' --tls-client-ca /x "$M"
     refused 1 "not a gmsfs mount" --user nobody "$T"
     refused 1 "No such file" --tls-cert "$T/none" --tls-key "$T/none" "$M"
+    mkdir "$T/gone"
+    run_logged -1 bash -c 'cd "$1" && rmdir "$1" && "$2" web --pages . "$3"' - "$T/gone" "$GMSFS" "$M"
+    assert_match "$output" "--pages '.': no working directory: No such file"
     if [[ $EUID -eq 0 ]]; then
         refused 1 "there is no user 'no-such-user' .*useradd" --user no-such-user "$M"
         refused 1 "is root" --user root "$M"

@@ -184,7 +184,9 @@ static int web_take_file(const char *option, const char *path, bool is_printed, 
         return cli_error("%s '%s': %s", option, path, strerror(errno));
     if (path[0] == '/')
         return CLI_OK;
-    directory = cli_need(getcwd(NULL, 0));
+    directory = getcwd(NULL, 0);
+    if (!directory)
+        return cli_error("%s '%s': no working directory: %s", option, path, strerror(errno));
     *at = cli_format("%s/%s", directory, path);
     return CLI_OK;
 }
