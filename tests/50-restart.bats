@@ -70,12 +70,16 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     MOUNT_VIA=("${AS_USER[@]}")
     start_mount
     forget_mount "$M"
-    printf xx >"$T/deaths" # the serving worker was looked up before
+    printf x. >"$T/deaths" # the first answer tells the serving worker
     chmod 666 "$T/deaths"
-    run_logged -0 as_user "$GMSFS" umount "$M"
-    assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
+    run_logged as_user "$GMSFS" umount "$M"
+    if ((status == 3)); then # a slow machine: it was not told the worker in time, and follows the daemon no further
+        assert_match "$output" 'unmounted, but its daemon did not answer before'
+    else
+        assert_eq "$status $(stat -c %s "$T/deaths")" '0 0' 'exit status, and deaths that are left'
+    fi
     run_logged ! mountpoint -q "$M"
-    process_gone "$KEEPER"
+    wait_until_any 10 process_gone "$KEEPER"
     assert_eq "$(grep -c 'a client asks for the unmount' "$LOG")" 1 'unmounts'
     grep -q ': ended; no client held a file' "$LOG"
 }

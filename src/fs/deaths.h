@@ -4,8 +4,8 @@
 #define GMSFS_FS_DEATHS_H
 
 /* Dies here if the variable of the environment says so: it names a file of which each byte is one
- * death, the last byte the next one. `e`: the worker gives up; any other byte: it is killed as if
- * from outside. */
+ * death, the last byte the next one. `e`: the worker gives up; `.`: no death this time; any other
+ * byte: it is killed as if from outside. */
 #ifdef GMSFS_TEST_HOOKS
 void fs_die_if_told(const char *variable);
 #else
