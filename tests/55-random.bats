@@ -104,7 +104,7 @@ give_up() { # DRIVER
 # bats test_tags=quick
 @test "bytes that are not those of the last commit are seen as a loss" {
     start_mount granularity=64K,writer_patience=0.05
-    spawn "$RANDOM_OPS" -t 600 "$M/weights"
+    spawn "$RANDOM_OPS" -m 600000 "$M/weights" # no rest, where no other client may be
     wait_until 40 meddle "$SPAWNED"
     wait_exit -1 "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" ', [1-9][0-9]* losses'
