@@ -103,6 +103,12 @@ static void host_set_timer(void *context, uint64_t at_ms)
     (void)at_ms;
 }
 
+static bool host_has_unread(void *context)
+{
+    (void)context;
+    return false;
+}
+
 static void host_set_idle(void *context)
 {
     (void)context;
@@ -162,6 +168,7 @@ static void start(void)
                                              .publish = host_publish,
                                              .submit = host_submit,
                                              .set_timer = host_set_timer,
+                                             .has_unread = host_has_unread,
                                              .set_idle = host_set_idle,
                                              .watch_process = host_watch,
                                              .unwatch_process = host_unwatch,
