@@ -162,10 +162,11 @@ class Reading(StoreCase):
         with gmsfs.open(self.path) as store:
             with self.assertWarnsRegex(UserWarning, "copies of this process: 1, 24 bytes, .*'odd'"):
                 tensors = read(store)
-            self.assertEqual(bytes_of(tensors["odd"]), bytes(store.views()["odd"]))
+            self.assertEqual(bytes_of(tensors["odd"]), bytes(24))
             self.assertEqual(tensors["odd"].data_ptr() % 8, 0)
             self.assertEqual(tensors["odd"].data_ptr(), tensors["twin"].data_ptr())
-            self.assertEqual(store.tensors("numpy", ["odd"])["odd"].shape, (3,))
+            if tensors["odd"].device.type == "cpu":
+                self.assertEqual(store.tensors("numpy", ["odd"])["odd"].shape, (3,))
 
 
 class Publishing(StoreCase):
