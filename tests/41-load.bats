@@ -269,6 +269,23 @@ seconds_of() { # PART: of the last load, in hundredths
     done
 }
 
+@test "a load without memory for a text leaves no store, or has committed and succeeds" {
+    local n loaded=0
+    start_mount size=64M
+    make_model 1M 1
+    for ((n = 0; loaded < 3; n++)); do
+        GMSFS_FAULT=vasprintf:after=$n:in=command run_logged "$GMSFS" load "$M/w$n" "$MODEL"
+        if ((status == 0)); then
+            assert_state "w$n" COMMITTED
+            loaded=$((loaded + 1))
+        else
+            assert_match "$output" 'this process is out of memory'
+            [[ ! -e $M/w$n ]] || fail "call $n left a store"
+        fi
+    done
+    ((n > 3)) || fail 'no text was missed'
+}
+
 # bats test_tags=slow
 @test "load shows a bar on a terminal and plain lines elsewhere" {
     requires script

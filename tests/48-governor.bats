@@ -423,6 +423,21 @@ while True:
     assert_match "$output" "$M: its daemon is of an older build.*'gmsfs upgrade $M' replaces it"
 }
 
+@test "a round without memory fails, and the next one decides anew" {
+    batch_serves
+    configure
+    ask code 4
+    export GMSFS_FAULT=open_memstream:after=0:in=command
+    once -1
+    assert_match "$output" 'this process is out of memory'
+    refute_log
+    govern
+    unset GMSFS_FAULT
+    wait_until 20 is_held code
+    has_said 'this process is out of memory'
+    in_turn 'batch sleeps,code wakes'
+}
+
 @test "SIGHUP lets it read its file anew, and a bad file leaves the old settings" {
     batch_serves
     configure

@@ -3,11 +3,10 @@
 
 #include "base/clean.h"
 #include "base/failure.h"
-#include "cli/signals.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define ERROR_BYTES 4096
 
@@ -57,37 +56,6 @@ void cli_usage_error(const char *format, ...)
 int cli_failure(const struct failure *failure)
 {
     return cli_error("%s", failure->text);
-}
-
-void cli_out_of_memory(void)
-{
-    signals_undo();
-    cli_error("this process is out of memory");
-    _exit(CLI_FAILURE);
-}
-
-void *cli_need(void *memory)
-{
-    if (!memory)
-        cli_out_of_memory();
-    return memory;
-}
-
-char *cli_vformat(const char *format, va_list arguments)
-{
-    char *text;
-
-    return vasprintf(&text, format, arguments) < 0 ? cli_need(NULL) : text;
-}
-
-char *cli_format(const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    char *text = cli_vformat(format, arguments);
-    va_end(arguments);
-    return text;
 }
 
 uint64_t cli_left_ms(uint64_t start_ms, uint64_t timeout_ms)

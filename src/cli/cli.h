@@ -12,7 +12,6 @@
 #include "base/clock.h"
 
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +22,7 @@ enum cli_status {
     CLI_FAILURE = 1,    /* could not be done, or (verify) differs */
     CLI_USAGE = 2,      /* the command line makes no sense */
     CLI_TIMEOUT = 3,    /* the lock was not free, or the state was not reached, in time */
-    CLI_UNREPORTED = 4, /* done for good, but not reported; only output_end() returns it */
+    CLI_UNREPORTED = 4, /* done for good, but not reported; only output.c returns it */
 };
 
 #define CLI_SIGNALED 128 /* plus the number of the signal that ended it, as in shells */
@@ -94,10 +93,10 @@ int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same with a hint at --help; ends the process with CLI_USAGE. For the command line, when
  * nothing has been done so far. */
-_Noreturn void cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void cli_usage_error(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* Prints the text of --help, and ends the process. */
-_Noreturn void cli_help(void);
+void cli_help(void) __attribute__((noreturn));
 
 /*
  * Reads the options of the command that runs into its values, and counts its operands, which begin
@@ -113,16 +112,15 @@ struct failure;
 /* Prints the error of a function that does not print; returns CLI_FAILURE. */
 int cli_failure(const struct failure *failure);
 
-/* Undoes as a signal does, prints that malloc failed, and ends the process with
- * CLI_FAILURE. From any thread. */
-_Noreturn void cli_out_of_memory(void);
+/* Undoes as a signal does, prints that malloc failed, and ends the process with CLI_FAILURE, after
+ * output_set_done() with CLI_UNREPORTED. In the main thread alone. */
+void cli_out_of_memory(void) __attribute__((noreturn));
 
 /* Returns the memory that malloc or such a function gave; ends the process if there is none. */
 void *cli_need(void *memory);
 
 /* As sprintf, into new memory, free(3). Ends the process if there is none. */
 char *cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
-char *cli_vformat(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
 /* Parse values of options, for cli_option.take. */
 void cli_take_flag(const char *name, const char *text, void *at);    /* bool */

@@ -128,8 +128,11 @@ static void governor_read_anew(struct governor *governor)
         cli_error("%s; the old configuration stays in force", failure.text);
         return;
     }
-    if (governor_past_follow(&governor->round.past, &config) != 0)
-        cli_out_of_memory();
+    if (governor_past_follow(&governor->round.past, &config) != 0) {
+        governor_config_free(&config);
+        cli_error("this process is out of memory; the old configuration stays in force");
+        return;
+    }
     governor_config_free(&governor->round.config);
     governor->round.config = config;
     ui_line(stdout, "%s was read again", governor->file);

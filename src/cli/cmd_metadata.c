@@ -36,7 +36,7 @@ struct metadata_entry {
     bool remove;                         /* the entry of that key is to go */
 };
 
-/* The file of the entry; NULL: no memory, for the key has been looked at before. */
+/* Makes the path of the entry's file; free(3). The key is valid. */
 static char *metadata_path(const char *store, const char *key)
 {
     char name[KEY_NAME_BYTES];

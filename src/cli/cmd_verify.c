@@ -118,7 +118,7 @@ static const char *verify_name_difference(const struct model_tensor *tensor)
                                : "the store has another dtype or shape ('gmsfs ls' shows it)";
 }
 
-/* The tensor is ready to be compared then, or was found bad. */
+/* Prepares the comparison of the tensor, or reports it as bad. */
 static void verify_prepare_tensor(struct verify *verify, size_t index)
 {
     const struct model_tensor *tensor = &verify->model->tensors[index];

@@ -100,6 +100,13 @@ static void round_complain(struct governor_round *round, const char *text)
         cli_error("%s", text);
 }
 
+/* Fails this round alone; returns -ENOMEM. */
+static int round_complain_no_memory(struct governor_round *round)
+{
+    round_complain(round, "this process is out of memory");
+    return -ENOMEM;
+}
+
 static void round_tell(const char *text)
 {
     cli_error("%s", text);
@@ -108,45 +115,51 @@ static void round_tell(const char *text)
 /* ---- printing ------------------------------------------------------------------------------- */
 
 /* Prints lines for a shell, to be pasted: a deed that another one follows ends in &&. */
-static void round_print_dry(struct governor_round *round, size_t count, FILE *to)
+static int round_print_dry(struct governor_round *round, size_t count, FILE *to)
 {
     const struct governor_place place = {.mount = round->mount->path, .program = "gmsfs"};
 
     for (size_t i = 0; i < count; i++) {
         const struct governor_deed *deed = &round->deeds[i];
         bool is_followed = i + 1 < count && round->deeds[i + 1].follows;
-        SCOPED_FREE char *command = cli_need(governor_deed_command(deed, &round->config, &place));
+        SCOPED_FREE char *command = governor_deed_command(deed, &round->config, &place);
 
+        if (!command)
+            return -ENOMEM;
         ui_line(to, "%s%s%s# %s", command, is_followed ? " &&" : "", *command ? " " : "",
                 deed->reason);
     }
     if (count == 0)
         ui_line(to, "# nothing to do");
+    return 0;
 }
 
-static void round_print_reports(struct governor_round *round, size_t count, FILE *to)
+static int round_print_reports(struct governor_round *round, size_t count, FILE *to)
 {
     for (size_t i = 0; i < count; i++)
         if (round->deeds[i].kind == GOVERNOR_REPORT)
             ui_line(to, "%s", round->deeds[i].reason);
+    return 0;
 }
 
-/* Prints a dry run or the reports, unless they equal those of the last round. */
-static void round_show(struct governor_round *round, size_t count)
+/* Prints a dry run or the reports, unless they equal those of the last round. Returns 0, or -ENOMEM
+ * after the error. */
+static int round_show(struct governor_round *round, size_t count)
 {
-    char *text = NULL;
+    SCOPED_FREE char *text = NULL;
     size_t bytes;
-    FILE *to = cli_need(open_memstream(&text, &bytes));
+    FILE *to = open_memstream(&text, &bytes);
 
-    if (round->dry_run)
-        round_print_dry(round, count, to);
-    else
-        round_print_reports(round, count, to);
-    fclose(to);
+    if (!to)
+        return round_complain_no_memory(round);
+    int error =
+        round->dry_run ? round_print_dry(round, count, to) : round_print_reports(round, count, to);
+    if (fclose(to) == EOF || error)
+        return round_complain_no_memory(round);
     if (round_is_news(&round->shown, text))
         fputs(text, stdout);
     fflush(stdout);
-    free(text);
+    return 0;
 }
 
 static void round_say_done(const struct governor_round *round, const struct governor_deed *deed,
@@ -228,11 +241,12 @@ static int round_look(struct governor_round *round, struct governor_seen *seen)
     json_auto_t *look = NULL;
     struct failure failure;
 
-    if (governor_ask(&round->past, &round->config, round->mount->path, clock_wall_ms(),
-                     round_tell) != 0)
-        cli_out_of_memory();
+    int error =
+        governor_ask(&round->past, &round->config, round->mount->path, clock_wall_ms(), round_tell);
+    if (error)
+        return round_complain_no_memory(round);
     look = mount_look_one(round->mount);
-    int error = governor_see(&round->past, &round->config, look, clock_wall_ms(), seen, &failure);
+    error = governor_see(&round->past, &round->config, look, clock_wall_ms(), seen, &failure);
     if (error && round_is_mounted(round)) /* else that is told */
         round_complain(round, failure.text);
     if (!error)
@@ -267,8 +281,9 @@ enum governor_round_end governor_round(struct governor_round *round)
         return claim;
     }
     size_t count = governor_decide(&seen.snapshot, &round->config, round->deeds);
-    round_show(round, count);
-    end = round->dry_run ? ROUND_DONE : round_do_all(round, count);
+    end = round_show(round, count) == 0 ? ROUND_DONE : ROUND_FAILED;
+    if (end == ROUND_DONE && !round->dry_run)
+        end = round_do_all(round, count);
     if (end != ROUND_FAILED) {
         free(round->complaint);
         round->complaint = NULL;

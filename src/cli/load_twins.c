@@ -277,8 +277,8 @@ bool load_passes_ahead(const struct load *loads, size_t count)
 
 static int ahead_pass(const struct load_ahead *ahead, struct load *first)
 {
-    SCOPED_FREE struct load **others = cli_need(calloc(ahead->count, sizeof(struct load *)));
-    SCOPED_FREE struct spread_target *targets = cli_need(calloc(ahead->count, sizeof(*targets)));
+    SCOPED_FREE struct load **others = calloc(ahead->count, sizeof(struct load *));
+    SCOPED_FREE struct spread_target *targets = calloc(ahead->count, sizeof(*targets));
     struct twins twins = {.first = first,
                           .others = others,
                           .end = first->plan.allocation_count - 1,
@@ -287,6 +287,8 @@ static int ahead_pass(const struct load_ahead *ahead, struct load *first)
                           .ahead = ahead};
     int status, error;
 
+    if (!others || !targets)
+        return -ENOMEM;
     twins.count = ahead_list(ahead->loads, ahead->count, first, others);
     error = twins.count > 0 ? twins_fill(&twins, &status) : -EOPNOTSUPP;
     if (!error)

@@ -11,7 +11,7 @@
 
 /* Returns the bytes that a line of /proc/PID/maps maps of the counted memory. */
 typedef uint64_t mappers_count(const void *context, const char *line);
-/* Takes a process that maps memory. 0, or an error that ends the list. */
+/* Takes a process that maps memory. */
 typedef void mappers_take(void *to, pid_t pid, uint64_t bytes);
 
 /* Lists the processes that map such memory. Skips processes that this user may not inspect, or

@@ -216,17 +216,20 @@ void mount_look_start(struct mount_look *look, const struct mount *mount)
 
 bool mount_look_gather(struct mount_look *look)
 {
-    char piece[PIECE_BYTES];
+    char piece[PIECE_BYTES], *grown;
     ssize_t got = look->fd < 0 ? 0 : read(look->fd, piece, sizeof(piece));
 
     if (got < 0 && errno == EINTR)
         return false;
     if (got <= 0)
         return true;
-    look->text = cli_need(realloc(look->text, look->used + (size_t)got + 1));
-    memcpy(look->text + look->used, piece, (size_t)got);
+    grown = realloc(look->text, look->used + (size_t)got + 1);
+    if (!grown)
+        return true; /* a look cut short is unknown */
+    memcpy(grown + look->used, piece, (size_t)got);
     look->used += (size_t)got;
-    look->text[look->used] = '\0';
+    grown[look->used] = '\0';
+    look->text = grown;
     return false;
 }
 
@@ -343,6 +346,7 @@ char *mount_look_holders(const struct mount *mount)
     look_print_holders(look, to);
     look_print_unknown(look, to);
     mappers_print(mount, to);
-    fclose(to);
+    if (fclose(to) == EOF)
+        cli_out_of_memory();
     return text;
 }

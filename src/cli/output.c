@@ -52,6 +52,11 @@ void output_set_done(void)
     is_done = true;
 }
 
+int output_get_failure(void)
+{
+    return is_done ? CLI_UNREPORTED : CLI_FAILURE;
+}
+
 int output_end(int status)
 {
     bool is_lost = fflush(stdout) == EOF || ferror(stdout);

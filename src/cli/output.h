@@ -22,6 +22,9 @@ void output_set_done(void);
  * was lost; then prints the cause on standard error. */
 int output_end(int status);
 
+/* Returns the exit status of a command that cannot go on, and so reports no more. */
+int output_get_failure(void);
+
 /* Restores the signals as this process found them; in a child, before exec. */
 void output_restore_signals(void);
 

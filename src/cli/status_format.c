@@ -51,7 +51,8 @@ char *status_format_holders(const json_t *store)
     }
     if (at < count)
         fprintf(to, ", and %zu more", count - at);
-    fclose(to);
+    if (fclose(to) == EOF)
+        cli_out_of_memory();
     return text;
 }
 

@@ -135,7 +135,8 @@ static void watch_show_screen(struct watch *watch)
     if (watch->look->mounts.count == 0)
         fputs("no gmsfs mount is there\n", to);
     status_print(watch->look, to, ui_width(STDOUT_FILENO));
-    fclose(to);
+    if (fclose(to) == EOF)
+        cli_out_of_memory();
     watch_paint(text);
     free(text);
 }

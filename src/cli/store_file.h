@@ -11,8 +11,7 @@
 
 #include <stddef.h>
 
-/* Makes the path of a file in the store, absolute for an absolute store; free(3). NULL: no memory.
- */
+/* Makes the path of a file in the store, absolute for an absolute store; free(3). */
 char *store_file_path(const char *path, const char *file);
 
 /* Reads a small text file whole, NUL-terminated, free(3). 0 or a negative errno. */

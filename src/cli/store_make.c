@@ -35,9 +35,8 @@ static struct {
 static atomic_uint made_count;
 
 /* Opens `ctl` with a descriptor above the last entry's. */
-static int open_ctl(const char *path, unsigned count)
+static int open_ctl(const char *ctl, unsigned count)
 {
-    SCOPED_FREE char *ctl = store_file_path(path, "ctl");
     int least = count > 0 ? made[count - 1].ctl + 1 : STDERR_FILENO + 1;
     int fd = open(ctl, O_RDWR | O_CLOEXEC), above = -1;
 
@@ -55,14 +54,15 @@ static int make(const char *path)
 
     if (count == GMSFS_GROUP_MAX)
         return -ENFILE;
-    char *copy = cli_need(strdup(path));
+    SCOPED_FREE char *ctl = store_file_path(path, "ctl");
+    char *copy = cli_need(strdup(path)); /* no memory is needed after mkdir() */
     if (mkdir(path, STORE_MODE) < 0) {
         error = errno == EEXIST ? 0 : -errno; /* another process made it */
         free(copy);
         return error;
     }
     made[count].path = copy;
-    made[count].ctl = open_ctl(path, count);
+    made[count].ctl = open_ctl(ctl, count);
     if (made[count].ctl < 0) {
         error = -errno;
         rmdir(path); /* just made */

@@ -97,7 +97,7 @@ static void deed_child(const void *context, int to)
     SCOPED_FREE char *path = store_file_path(order->mount, order->store);
     const char done = DONE;
 
-    if (!path || dup2(to, STDOUT_FILENO) < 0 || dup2(to, STDERR_FILENO) < 0)
+    if (dup2(to, STDOUT_FILENO) < 0 || dup2(to, STDERR_FILENO) < 0)
         return;
     int status = carry_out(order, path);
     fflush(stdout);

@@ -12,16 +12,26 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#define LINE_BYTES 4096
+
 void ui_line(FILE *to, const char *format, ...)
 {
-    SCOPED_FREE char *text = NULL;
+    char small[LINE_BYTES], *text = small;
     va_list arguments;
 
     va_start(arguments, format);
-    text = cli_vformat(format, arguments);
+    int length = vasprintf(&text, format, arguments);
     va_end(arguments);
+    if (length < 0) { /* no memory: as much as there is room for */
+        va_start(arguments, format);
+        vsnprintf(small, sizeof(small), format, arguments);
+        va_end(arguments);
+        text = small;
+    }
     clean_text(text);
     fprintf(to, "%s\n", text);
+    if (text != small)
+        free(text);
 }
 
 unsigned ui_width(int fd)

@@ -16,7 +16,7 @@
 
 #define UI_MAX_COLUMNS 12u
 
-/* Prints one line, cleaned as a whole, and a newline. */
+/* Prints one line, cleaned as a whole, and a newline. Without memory it cuts a long line. */
 void ui_line(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Returns the columns of the terminal behind fd; 0 if it is none. */

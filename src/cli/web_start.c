@@ -9,8 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <pwd.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -194,7 +196,8 @@ int web_start(const struct web *web, const struct web_user *user)
 {
     struct web_process process = {.user = user->name, .group = user->group};
     SCOPED_FREE char *nginx = web_find_nginx();
-    SCOPED_FREE char *directory = NULL, *file = NULL;
+    SCOPED_FREE char *directory = NULL;
+    char file[PATH_MAX + sizeof("/nginx.conf")]; /* the directory's path is shorter than PATH_MAX */
 
     if (!nginx)
         return cli_error("nginx is not here; Debian's package nginx-light has it");
@@ -202,7 +205,7 @@ int web_start(const struct web *web, const struct web_user *user)
     if (!directory)
         return CLI_FAILURE;
     process.directory = directory;
-    file = cli_format("%s/nginx.conf", directory);
+    snprintf(file, sizeof(file), "%s/nginx.conf", directory);
     if (chdir("/") == 0 && web_write_file(web, &process, file) == CLI_OK &&
         web_start_beside(web, directory, user->uid) == CLI_OK) {
         execl(nginx, "nginx", "-e", "stderr", "-p", directory, "-c", file, (char *)NULL);

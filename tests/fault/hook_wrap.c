@@ -93,6 +93,17 @@ char *__wrap_strdup(const char *text)
     return copy;
 }
 
+DECLARE(int, vasprintf,
+        (char **text, const char *format, va_list arguments) __attribute__((format(printf, 2, 0))))
+int __wrap_vasprintf(char **text, const char *format, va_list arguments)
+{
+    int length = fault_meet(FAULT_vasprintf) ? -1 : __real_vasprintf(text, format, arguments);
+
+    if (length >= 0)
+        fault_note_block(FAULT_vasprintf, *text);
+    return length;
+}
+
 int __wrap_asprintf(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int __wrap_asprintf(char **text, const char *format, ...)
 {
@@ -101,7 +112,7 @@ int __wrap_asprintf(char **text, const char *format, ...)
     if (fault_meet(FAULT_asprintf))
         return -1;
     va_start(arguments, format);
-    int length = vasprintf(text, format, arguments);
+    int length = __real_vasprintf(text, format, arguments);
     va_end(arguments);
     if (length >= 0)
         fault_note_block(FAULT_asprintf, *text);

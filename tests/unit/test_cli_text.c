@@ -3,11 +3,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clean.h"
 #include "base/key_name.h"
+#include "cli/cli.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/run.h"
 #include "cli/store_state.h"
@@ -53,6 +57,28 @@ TAP_TEST(bytes_are_cleaned_behind_a_nul_and_keep_the_wanted_ones)
 
     clean_bytes(bytes, sizeof(bytes) - 1, "\n\t");
     check_int(memcmp(bytes, "a\tb\n???", sizeof(bytes) - 1), 0);
+}
+
+/* Returns the exit status of a command that finds no memory. */
+static int end_without_memory(bool is_done)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        fclose(stderr);
+        if (is_done)
+            output_set_done();
+        cli_out_of_memory();
+    }
+    waitpid(pid, &status, 0);
+    return WEXITSTATUS(status);
+}
+
+TAP_TEST(a_command_without_memory_tells_whether_its_change_stands)
+{
+    check_int(end_without_memory(false), CLI_FAILURE);
+    check_int(end_without_memory(true), CLI_UNREPORTED);
 }
 
 TAP_TEST(a_line_of_any_length_is_one_line)
