@@ -271,6 +271,7 @@ seconds_of() { # PART: of the last load, in hundredths
 
 @test "a load without memory for a text leaves no store, or has committed and succeeds" {
     local n loaded=0
+    requires hooked-printf
     start_mount size=64M
     make_model 1M 1
     for ((n = 0; loaded < 3; n++)); do
