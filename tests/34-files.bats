@@ -105,6 +105,7 @@ commit_files() {
     wait_until 10 grep -q disk "$W/residency"
     assert_eq "$(stat -c %s "$F/whole")" 10000
     cmp "$F/one/two/part" <(tail -c +101 "$T/bytes" | head -c 4097)
+    assert_state weights COMMITTED # the reader's close has arrived
     echo device >"$W/residency"
     wait_until 10 grep -q device "$W/residency"
     cmp "$F/whole" "$T/bytes"
