@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text - the text of a file, by the kind of its node */
+#include "base/clock.h"
 #include "base/hex.h"
 
 #include "fs/fs_internal.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- `sessions`: a row for each holder of a store's lock and each waiter --------------------- */
 
@@ -34,21 +34,13 @@ static void escape_name(const char *name, char out[4 * NAME_BYTES + 1])
     out[used] = '\0';
 }
 
-static void write_time(uint64_t wall_ms, char out[32])
-{
-    time_t seconds = (time_t)(wall_ms / 1000);
-    struct tm parts;
-    if (!gmtime_r(&seconds, &parts) || !strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts))
-        snprintf(out, 32, "-");
-}
-
 static void write_row(FILE *out, const char *id, const char *mode, const char *status,
                       struct core_process process, uint32_t uid, const char *comm,
                       uint64_t since_ms, uint64_t files)
 {
-    char name[4 * NAME_BYTES + 1], since[32];
+    char name[4 * NAME_BYTES + 1], since[CLOCK_TEXT_BYTES];
     escape_name(comm, name);
-    write_time(since_ms, since);
+    clock_format_utc(since_ms / 1000, since);
     fprintf(out, "%s %s %s %llu %u %s %s %llu\n", id, mode, status, (unsigned long long)process.pid,
             uid, name, since, (unsigned long long)files);
 }
