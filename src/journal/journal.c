@@ -121,6 +121,14 @@ static int check_file(struct journal *journal, unsigned file, struct failure *fa
     return 0;
 }
 
+/* Returns the bytes of the file of a snapshot; 0: none, or it cannot be told. */
+static uint64_t count_snapshot(const struct journal *journal, unsigned file)
+{
+    off_t end = lseek(journal->files.snapshots[file], 0, SEEK_END);
+
+    return end > 0 ? (uint64_t)end : 0;
+}
+
 static void forget_snapshot(struct journal *journal, uint64_t generation)
 {
     int fd = journal->files.snapshots[file_of(generation)];
@@ -146,8 +154,8 @@ static int map_snapshot(struct journal *journal, struct failure *failure)
 
     if (head->base == 0)
         return 0;
-    off_t end = lseek(journal->files.snapshots[file], 0, SEEK_END);
-    if (end <= 0 || head->snapshot_bytes[file] == 0 || (uint64_t)end < head->snapshot_bytes[file])
+    if (head->snapshot_bytes[file] == 0 ||
+        count_snapshot(journal, file) < head->snapshot_bytes[file])
         return failure_set(failure, -EPROTO, "the journal is damaged: its snapshot is cut off");
     journal->snapshot_size = head->snapshot_bytes[file];
     int error = map_file(journal->files.snapshots[file], journal->snapshot_size, PROT_READ, &at);
@@ -517,10 +525,10 @@ int journal_end_snapshot(struct journal *journal)
     struct head *head = journal->head;
     uint64_t old = head->base;
     unsigned file = file_of(old + 1);
-    off_t end = lseek(journal->files.snapshots[file], 0, SEEK_END);
+    uint64_t bytes = count_snapshot(journal, file);
 
     journal->is_snapshotting = false;
-    if (end <= 0 || (uint64_t)end != head->snapshot_bytes[file])
+    if (bytes == 0 || bytes != head->snapshot_bytes[file])
         return -EPROTO;
     atomic_store(&head->base, old + 1);
     journal->is_at_bound = false;
@@ -535,8 +543,7 @@ int journal_end_snapshot(struct journal *journal)
 uint64_t journal_count_former(const struct journal *journal)
 {
     unsigned file = file_of(journal->head->base + 1);
-    off_t end = lseek(journal->files.snapshots[file], 0, SEEK_END);
-    uint64_t bytes = end > 0 ? (uint64_t)end : 0;
+    uint64_t bytes = count_snapshot(journal, file);
 
     if (!is_in_use(journal->head, file) && journal->room[file] > KEPT_BYTES)
         bytes += journal->room[file] - KEPT_BYTES;
