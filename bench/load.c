@@ -16,7 +16,7 @@
  * made first, then pread(2) into a buffer, XXH3 of that, and write(2). A file that is kept is one
  * memfd: one thread makes its pages, since the kernel locks the inode for that, and for a write(2)
  * or splice(2). The floor of one large file is such a memfd, filled by one thread at a time, or by
- * pread(2) into a mapping for each piece, which several threads do at once: whichever is faster.
+ * pread(2) into a mapping for each piece, by several threads at once: the faster way counts.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -492,7 +492,7 @@ GMSFS_API int gmsfs_get_memory_layout_hash(gmsfs_t *handle, char text[GMSFS_HASH
 /*
  * gmsfs_read_layout - read the whole committed or sealed layout with all metadata, in one read
  *
- * layout: free it with gmsfs_free_layout. Its ranks are those of struct gmsfs_mapping. The keys and
+ * layout: free it with gmsfs_free_layout. Ranks as in struct gmsfs_mapping. The keys and
  * values of all entries lie in one piece of memory, in order, each key before its value.
  * Errors: -ENODATA: there is none, or a writer may change it.
  */

@@ -142,7 +142,7 @@ static int round_print_reports(struct governor_round *round, size_t count, FILE 
     return 0;
 }
 
-/* Prints a dry run or the reports, unless they equal those of the last round. Returns 0, or -ENOMEM
+/* Prints a dry run or the reports, unless the last round's were equal. Returns 0, or -ENOMEM
  * after the error. */
 static int round_show(struct governor_round *round, size_t count)
 {

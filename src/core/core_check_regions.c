@@ -46,7 +46,7 @@ static int check_lock(const struct check *check, const struct region *region)
     return 0;
 }
 
-/* Also compares its memory with those of the regions before it. */
+/* Also compares its memory with the memory of the regions before it. */
 static int check_region(struct check *check, const void *item)
 {
     const struct region *region = item;

@@ -21,7 +21,7 @@
 #define WRITTEN_BYTES ((size_t)128 << 10)
 #define SUMMED_BYTES  ((size_t)1 << 20)
 #define DIRECT_BYTES  ((size_t)4 << 20)
-/* Threads for each file from which on those beside its writer fill their parts through mappings. */
+/* Threads for each file from which on all but its writer fill their parts through mappings. */
 #define MAPPED_FROM_THREADS 4u
 
 /* One thread at one part. */

@@ -30,8 +30,8 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
  * several threads, and waiters for memory hear of it soon. */
 #define FREE_BATCH       64u
 #define FREE_BATCH_BYTES (UINT64_C(256) << 20)
-/* Jobs of a pool beyond which doomed pieces wait for the end of one, so that no step is long. Jobs
- * of SERVICE_POOL_FREE that hang delay no piece whose memory a client waits for. */
+/* Jobs of a pool beyond which doomed pieces wait for the end of a job, so that no step is long.
+ * Hanging jobs of SERVICE_POOL_FREE delay no piece if a client waits for its memory. */
 #define FREE_MOST_JOBS 8u
 
 struct free_job {

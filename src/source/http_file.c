@@ -53,7 +53,7 @@ static int64_t parse_date(const struct libcurl *curl, const char *text)
     return seconds > 0 && seconds <= INT64_MAX / 1000000000 ? seconds * 1000000000 : 0;
 }
 
-/* True for an answer of bytes that are not those from offset 0. */
+/* True for an answer with bytes from another offset than 0. */
 static bool has_other_range(const struct http_reply *reply)
 {
     struct http_range range;

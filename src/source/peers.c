@@ -243,8 +243,8 @@ static size_t choose(const struct peers *peers, uint64_t now_ms, uint64_t taken)
     return best;
 }
 
-/* Returns true if the peer sends before those that had the contents from the begin. fastest_ms: of
- * a piece of these. */
+/* Returns true if the peer sends before the peers that had the contents from the begin. fastest_ms:
+ * of a piece of the latter. */
 static bool is_preferred(const struct peer *peer, uint64_t fastest_ms)
 {
     if (!peer->has_lacked || peer->has_failed)

@@ -16,7 +16,7 @@
  *    fleet that begins at once spares its source. Such a new peer sends one piece alone until it
  *    has sent one; older peers are used meanwhile, but not for the first PEERS_PROBE_MS. It loses
  *    the preference when a piece of it fails, until it has sent another, and while its pieces take
- *    PEERS_SLOW times as long as those of an older one.
+ *    PEERS_SLOW times as long as an older peer's pieces.
  *  - A puller begins when a writer has the stores of fewer peers than have the contents, or
  *    PEERS_USED have them. Each such peer counts for a bounded time since it was first seen so.
  *    Before it looks, a puller waits a random part of peers_spread_ms().
@@ -141,7 +141,7 @@ void peers_look(struct peers *peers, uint64_t now_ms);
  * if some peer lacked the contents. */
 bool peers_are_looked_at(const struct peers *peers, uint64_t now_ms, bool with_first);
 /* Returns a peer that the pull waits for before it begins; PEERS_NONE: it may begin, as far as the
- * answers tell. most_ms: how long a peer whose store a writer has is counted. */
+ * answers tell. most_ms: how long a peer with a writer in its store is counted. */
 size_t peers_awaited(const struct peers *peers, uint64_t now_ms, uint64_t most_ms);
 
 /* Bars a peer that lied about more than a piece. */

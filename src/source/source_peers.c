@@ -23,7 +23,7 @@
 
 #define TURN_LOOK_MS      1000u  /* for the answers of one look */
 #define TURN_PAUSE_MS     500u   /* between two looks, at least; at most twice as long */
-#define TURN_LEAST_MS     10000u /* for a node whose store a writer has */
+#define TURN_LEAST_MS     10000u /* for a node with a writer in its store */
 #define TURN_MOST_MS      60000u /* the same */
 #define TURN_BYTES_PER_MS 31250u /* a quarter of 1 Gb/s: others use the link, too */
 #define TURN_END_PART     8u     /* of the whole wait: pulls that end it together differ by it */

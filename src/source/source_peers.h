@@ -72,10 +72,11 @@ int source_peers_read(struct source_peers *peers, size_t most_pieces_bytes,
 void source_peers_bar(struct source_peers *peers, size_t node, const char *why);
 
 /* Waits until few enough nodes take the contents at the same time (peers.h), so that a fleet that
- * begins at once does not get them all from one node. A node whose store a writer has is waited for
- * as long as so many bytes need over a quarter of a link of 1 Gb/s, and 10 s, at most 60 s; all of
- * them together at most 10 times the patience. One address, or no patience: waits for nothing. For
- * the time before the lock: this pull is seen by others once its own store has a writer. */
+ * begins at once does not get all pieces from one node. The wait for a node with a writer in its
+ * store lasts as long as so many bytes need over a quarter of a link of 1 Gb/s, and 10 s, at most
+ * 60 s; for all such nodes together at most 10 times the patience. One address, or no patience:
+ * waits for nothing. For the time before the lock: others see this pull once its own store has a
+ * writer. */
 void source_peers_take_turn(struct source_peers *peers, uint64_t bytes);
 
 /* Makes the source, which owns the peers then, also after a failure; its files are the allocations

@@ -158,9 +158,9 @@ static bool is_refusal(unsigned status)
     return status == 400 || status == 403 || status == 404 || status == 405 || status == 501;
 }
 
-/* Asks for the sums of an object whose ETag is no MD5, such as one that was sent in parts: ranges
- * do not tell them. A server that refuses the question promises nothing. After another failure it
- * is not asked again, so that a silent server costs one timeout. -ENOMEM, -ECANCELED. */
+/* Asks for the sums of an object without an MD5 as its ETag, as after an upload in parts: ranges
+ * do not tell the sums. A server that refuses the question promises nothing. After another failure
+ * it is not asked again, so that a silent server costs one timeout. -ENOMEM, -ECANCELED. */
 static int ask_for_sum(struct s3 *s3, const struct source_item *item, const char *url,
                        const struct http_reply *first, struct source_sum *sum)
 {

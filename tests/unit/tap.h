@@ -6,7 +6,7 @@
  * likes; main is here. It runs the tests in the order of the file, prints TAP (`1..N`, `ok i -
  * name`, `not ok i - name`), tells on stderr which check failed, with its values, and exits 1 if
  * any did. A function can be called before and after each test. An argument is a part of a name:
- * only the tests that contain it run, with "-" before it only those that do not. It never forks and
+ * only the tests with that part run, with "-" before it only the other tests. It never forks and
  * keeps no state between tests; a crash is a crash, for the sanitizers to explain.
  */
 #ifndef GMSFS_TESTS_UNIT_TAP_H

@@ -263,7 +263,7 @@ static void write_layout(struct gfs_writer *writer)
     gfs_write_binary(writer, "{}", 2);
 }
 
-/* Keys and values lie in the document, whose bytes Python copies at once. */
+/* Keys and values lie in the document: Python copies its bytes at once. */
 static void check_order(const struct gmsfs_layout *layout)
 {
     const char *at = layout->entries[0].key;

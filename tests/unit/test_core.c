@@ -151,7 +151,7 @@ TAP_TEST(a_kept_place_is_passed_over_and_forgotten_after_its_second)
     check_int(refused(kept), -EINTR); /* once, and not again */
 }
 
-/* The worker did not run for a while, and has not read yet who asked again meanwhile. */
+/* The worker did not run for a while, and has not read the clients' new requests yet. */
 TAP_TEST(no_kept_place_expires_while_requests_wait_unread)
 {
     uint64_t store, session = start_writer(&store);

@@ -172,8 +172,8 @@ TAP_TEST(a_layout_of_a_gguf_file_makes_that_file)
     made_file_free(made);
 }
 
-/* Reads a plan of values of one byte each, whose offsets are these, as its reader does. Returns how
- * many extents were looked at. */
+/* Reads a plan of values of one byte each, at the offsets of offset_of, as its reader does. Returns
+ * the number of extents that were looked at. */
 static size_t count_walked(uint64_t (*offset_of)(uint64_t), uint64_t *read_bytes)
 {
     struct file_plan plan = {0};

@@ -37,7 +37,7 @@ struct node {
 
 static struct node nodes[NODES];
 static size_t piece_count;
-static uint64_t turn_ms; /* how long a node whose store has a writer is counted */
+static uint64_t turn_ms; /* how long a node with a writer in its store is counted */
 static uint64_t now;
 static uint64_t random_state;
 
