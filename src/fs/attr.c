@@ -10,7 +10,8 @@
 
 /* ---- texts that are costly to make: their size is only known from the text ------------------- */
 
-static void reply_text_attr(fuse_req_t req, const struct node *node)
+/* Answers by the text as it is now, which is kept for the read that follows. */
+static void reply_rendered_attr(fuse_req_t req, const struct node *node)
 {
     struct fs *fs = fs_of(req);
     uint64_t id = node_get_id(node);
@@ -49,14 +50,14 @@ static void reply_measured(struct fs_request *request, const struct service_answ
     if (node_find(request->fs->core, request->node, &node))
         fs_reply_error(request->req, fs_gone(request->req, NULL));
     else
-        reply_text_attr(request->req, &node);
+        reply_rendered_attr(request->req, &node);
 }
 
-/* Answers a GETATTR of a text, now or once the device was measured */
+/* Answers a GETATTR of a text, now or once the device was measured. */
 static void reply_attr_of_text(fuse_req_t req, const struct node *node)
 {
     if (!node_get_traits(node->kind)->is_measured) {
-        reply_text_attr(req, node);
+        reply_rendered_attr(req, node);
         return;
     }
     struct fs_request *request = fs_request_new(req, reply_measured, 0);
