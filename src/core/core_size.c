@@ -73,8 +73,9 @@ static uint64_t count_empty_store(void)
 /* Returns the bytes of this store beyond those. */
 static uint64_t count_store(const struct core_store *store, uint64_t drain_bytes)
 {
-    uint64_t bytes = (store->contents ? sizeof store->contents_id : 0) + strlen(store->name) +
-                     strlen(store->last_error) + count_layout(store->fixed) +
+    uint64_t bytes = (store->contents ? sizeof store->contents_id : 0) +
+                     core_count_texts(core_store_fields, store) +
+                     core_count_texts(core_commit_fields, store) + count_layout(store->fixed) +
                      count_layout(store->working) + PROCESS_BYTES * store->writer_count +
                      PAST_BYTES * store->history.count + (store->drain.is_on ? drain_bytes : 0);
 
