@@ -30,15 +30,17 @@ random_run() { # CLIENTS ROUNDS MS
 
 @test "few clients, many short rounds" { random_run 3 6 700; }
 
+places_run() { # SEED STORE...
+    run_logged -0 timeout $((75 * HANG)) "$RANDOM_OPS" -s "$1" -c 4 -r 4 -m 1000 -k "$KEEPER" "${@:2}"
+    assert_match "${lines[-1]}" ', [1-9][0-9]* moves, [1-9][0-9]* wakes behind one, [1-9][0-9]* given up, 0 losses$'
+}
+
 # Two stores and more, and less room beside the device than they may want.
 random_places() { # OPTIONS [STORE...]
-    local seed=${GMSFS_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
     mkdir "$T/spill"
     start_mount "granularity=64K,writer_patience=0.05,$1,spill=$T/spill,spill_size=1M"
     mkdir "${@:2}" "$M/other"
-    run_logged -0 timeout $((75 * HANG)) "$RANDOM_OPS" -s "$seed" -c 4 -r 4 -m 1000 -k "$KEEPER" \
-        "$M/weights" "$M/other" "${@:2}"
-    assert_match "${lines[-1]}" ', [1-9][0-9]* moves, [1-9][0-9]* wakes behind one, [1-9][0-9]* given up, 0 losses$'
+    places_run "${GMSFS_TEST_SEED:-$((RANDOM << 15 | RANDOM))}" "$M/weights" "$M/other" "${@:2}"
     wait_until 5 no_sessions
 }
 
@@ -46,10 +48,17 @@ random_places() { # OPTIONS [STORE...]
 @test "stores that come and go between their places keep their bytes, and sleepers over it wake with them" { random_places host_size=1M; }
 @test "the same where no copy is kept on the way to the device" { random_places host_size=1M,keep_copy=no; }
 
+evicts() { (($(sed -n 's/^gmsfs_evictions_total{.*} //p' "$M/metrics" | paste -sd +) > 0)); }
+
+# On a busy machine one run may end before a store that is not in use is old enough to be evicted.
 # bats test_tags=quick
 @test "the same on a device that has not enough for all, which they leave for each other" {
+    local more
     random_places size=1536K,host_size=1M,min_stay=0.01,alloc_timeout=0.3 "$T/m0/third"
-    (($(sed -n 's/^gmsfs_evictions_total{.*} //p' "$M/metrics" | paste -sd +) > 0))
+    for ((more = 0; more < 9; more++)); do
+        evicts || places_run "$more" "$M/weights" "$M/other" "$M/third"
+    done
+    evicts
 }
 
 @test "many clients, few long rounds" { random_run 12 2 3000; }

@@ -37,7 +37,7 @@
 #include <sys/wait.h>
 
 #define LOOK_MS         500u /* between two checks for clients that hang */
-#define MAX_MORE_ROUNDS 20   /* on a machine too busy for all operations to happen in a few */
+#define MAX_MORE_ROUNDS 40   /* on a machine too busy for all operations to happen in a few */
 #define MAX_LIFE_FACTOR 64u  /* clients wait up to 13 s for a store, and live up to 1 s, by this */
 
 static struct options {
@@ -252,7 +252,7 @@ static void run_rounds(void)
 
     for (int round = 0; !is_over(round); round++) {
         if (!options.total_ms && !options.worker_kills && round >= options.rounds)
-            life_factor = life_factor < MAX_LIFE_FACTOR ? life_factor * 2 : life_factor;
+            life_factor = life_factor < MAX_LIFE_FACTOR ? life_factor * 2 : 1;
         run_round();
         if (options.progress_ms && tool_now_ms() >= told_ms + options.progress_ms) {
             told_ms = tool_now_ms();
