@@ -335,6 +335,8 @@ $(O)/bench/choice: $(COMMAND_OBJ)
 $(O)/bench/choice: BENCH_OBJ = $(COMMAND_OBJ)
 $(O)/bench/pause: $(COMMAND_OBJ)
 $(O)/bench/pause: BENCH_OBJ = $(COMMAND_OBJ)
+$(O)/bench/load: $(O)/obj/src/base/pages.o
+$(O)/bench/load: BENCH_OBJ = $(O)/obj/src/base/pages.o
 $(O)/bench/evict: $(O)/obj/src/core/evict.o
 $(O)/bench/evict: BENCH_OBJ = $(O)/obj/src/core/evict.o
 $(O)/bench/%: bench/%.c $(LIB_A)

@@ -25,6 +25,7 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
+#include "base/pages.h"
 #include "base/xxh3.h"
 #include "bench.h"
 
@@ -35,6 +36,7 @@
 #define SUMMED_BYTES ((size_t)128 << 10)
 #define SPLICE_BYTES ((size_t)256 << 10)
 #define PIPE_BYTES   (512 << 10)
+#define MAPPED_BYTES ((size_t)256 << 10)
 #define STEP_BYTES   ((size_t)64 << 20)
 
 enum way {
@@ -158,6 +160,17 @@ static void close_target(const struct copy *copy, const struct target *target, s
     }
 }
 
+/* Makes the pages of a small part by one call, then reads into the part: while the pages of 16 MiB
+ * are made, no thread can map or unmap. */
+static ssize_t copy_mapped(const struct copy *copy, char *to, size_t at, size_t bytes)
+{
+    size_t part = bytes < MAPPED_BYTES ? bytes : MAPPED_BYTES;
+
+    if (pages_make(to, part) < 0)
+        return -1;
+    return pread(copy->fd, to, part, (off_t)at);
+}
+
 static ssize_t copy_some_of(const struct copy *copy, const struct target *target, size_t at,
                             size_t done, size_t bytes)
 {
@@ -166,7 +179,7 @@ static ssize_t copy_some_of(const struct copy *copy, const struct target *target
     if (is_spliced(copy->way))
         return copy_spliced(copy, target, at, done, bytes);
     if (copy->way == MADE_ONE_MAP)
-        return pread(copy->fd, target->map + done, bytes, (off_t)(at + done));
+        return copy_mapped(copy, target->map + done, at + done, bytes);
     return copy_summed(copy, target->fd, at, done, bytes);
 }
 

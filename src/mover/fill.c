@@ -21,6 +21,9 @@
 #define WRITTEN_BYTES ((size_t)128 << 10)
 #define SUMMED_BYTES  ((size_t)1 << 20)
 #define DIRECT_BYTES  ((size_t)4 << 20)
+/* Making pages keeps the process' address space from being changed: other threads wait with their
+ * mmap and munmap. */
+#define MAPPED_BYTES ((size_t)256 << 10)
 /* Threads for each file from which on all but its writer fill their parts through mappings. */
 #define MAPPED_FROM_THREADS 4u
 
@@ -115,8 +118,9 @@ static int sink_open(struct filling *filling)
     filling->receiver.fd = filling->map ? -1 : filling->fd;
     filling->receiver.pipe = &filling->pipe;
     filling->receiver.step_bytes = filling->receiver.fd >= 0        ? WRITTEN_BYTES
-                                   : filling->into && !filling->sum ? SIZE_MAX
-                                                                    : SUMMED_BYTES;
+                                   : !filling->into || filling->sum ? SUMMED_BYTES
+                                   : filling->map                   ? MAPPED_BYTES
+                                                                    : SIZE_MAX;
     return error;
 }
 
