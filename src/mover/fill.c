@@ -25,7 +25,7 @@
  * mmap and munmap. */
 #define MAPPED_BYTES ((size_t)256 << 10)
 /* Threads for each file from which on all but its writer fill their parts through mappings. */
-#define MAPPED_FROM_THREADS 4u
+#define MAPPED_FROM_THREADS 2u
 
 /* One thread at one part. */
 struct filling {

@@ -12,7 +12,7 @@
  * Bytes get into a file of host memory by splice(2) from the page cache, or by write(2) from a
  * buffer that stays in the processor's cache: a page that is written whole is never cleared, while
  * a page touched through a mapping is cleared first, after a fault. But the kernel locks a file for
- * a write, and not for a fault: where there are four threads and more for each file, one of them
+ * a write, and not for a fault: where there are two threads and more for each file, one of them
  * writes, and the others fill their parts through mappings, unless their source is so slow that the
  * lock is mostly free.
  *
