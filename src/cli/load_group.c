@@ -106,7 +106,10 @@ static int group_commit(struct load_group *group, uint8_t id[16])
 
 static int group_fill(struct load_group *group, uint8_t id[16])
 {
+    const struct load *first = group->ranks;
     int status = CLI_OK;
+
+    staging_expect(first->staging, first->threads, first->model->tensor_bytes);
 
     for (size_t i = 0; status == CLI_OK && i < group->count; i++)
         status = load_clear(&group->ranks[i]);

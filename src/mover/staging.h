@@ -54,7 +54,7 @@ void staging_free(struct staging *staging);
 
 /*
  * Announces a staging_warm() that follows staging_open_memory(), so that its pages are made while
- * the device is opened, which takes longer. For commands that use a single device, of any kind.
+ * the device is opened, which takes longer. Of several devices, for the first that has a ring.
  */
 void staging_expect(struct staging *staging, uint64_t threads, uint64_t size_bytes);
 

@@ -321,6 +321,16 @@ static void block_make(struct cuda_device *own, size_t bytes)
         pages_make(own->block, own->block_bytes);
 }
 
+/* Gives back what devices that share the ring bytes leave unused of a block made before their
+ * number was known. */
+static void block_trim(struct cuda_device *own, size_t bytes)
+{
+    if (!own->block || whole_pages(bytes) >= own->block_bytes)
+        return;
+    munmap(own->block + whole_pages(bytes), own->block_bytes - whole_pages(bytes));
+    own->block_bytes = whole_pages(bytes);
+}
+
 /* Makes pages for the largest buffers, because the size is not chosen yet. */
 static void cuda_make_pages(struct staging_device *device, unsigned lanes)
 {
@@ -375,8 +385,12 @@ static void cuda_warm(struct staging_device *device, struct staging_lane *const 
 {
     struct cuda_device *own = cuda_device(device);
 
+    const size_t bytes = count * STAGING_BUFFERS * own->buffer_bytes;
+
+    if (staging_count_sharing(device) > 1)
+        block_trim(own, bytes);
     if (!own->block)
-        block_make(own, count * STAGING_BUFFERS * own->buffer_bytes);
+        block_make(own, bytes);
     if (cuda_begin(lanes[0]) == 0)
         block_pin(own);
     for (unsigned i = 0; own->is_block_pinned && i < count; i++) {

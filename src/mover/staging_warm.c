@@ -52,11 +52,13 @@ static void *warm_run_pages(void *context)
 
 void staging_begin_pages(struct staging_device *device)
 {
-    const struct staging *staging = device->staging;
+    struct staging *staging = device->staging;
     unsigned threads = staging_count_threads(device->kind, staging->expected_threads);
 
-    if (device->kind->make_pages)
+    if (device->kind->make_pages) {
         warm_start(device, warm_count_lanes(threads, staging->expected_bytes), warm_run_pages);
+        staging->expected_bytes = 0;
+    }
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */

@@ -203,13 +203,30 @@ TAP_TEST(pages_that_were_made_early_are_pinned)
         expected_threads = works[i].threads;
         expected_bytes = works[i].bytes;
         struct staging *staging = begin(LAZY, memory);
-        expected_bytes = 0;
+        staging_set_idle(&memory[1]);
         staging_warm(memory, works[i].threads, works[i].bytes);
         go_round(staging, memory, sizes, 1, 1);
         check_int(cuda_device(memory->device)->block_bytes, works[i].pages_bytes);
         check_int(count_pinned(staging), works[i].pinned);
         end(staging);
     }
+    expected_bytes = 0;
+}
+
+TAP_TEST(of_pages_made_early_a_device_keeps_its_share_of_the_ring_bytes)
+{
+    static const uint64_t sizes[] = {WORK_PIECE_BYTES};
+    struct staging_memory memory[2];
+
+    expected_threads = 40;
+    expected_bytes = UINT64_MAX;
+    struct staging *staging = begin(LAZY, memory);
+    staging_warm(memory, expected_threads, UINT64_MAX);
+    go_round(staging, memory, sizes, 1, 1);
+    check_int(cuda_device(memory->device)->block_bytes, STAGING_SHARED_RING_BYTES / 2);
+    check_int(count_pinned(staging), 40 * STAGING_BUFFERS);
+    end(staging);
+    expected_bytes = 0;
 }
 
 TAP_TEST(no_more_is_made_before_than_there_are_bytes)
