@@ -152,18 +152,18 @@ nothing_held() { # by the commands, and by the copiers, which made the first sto
     nothing_held
 }
 
-gpu2_has_bytes() {
-    [[ -n $(find "$GMSFS_FAKE_CUDA/gpu2" -type f -exec cat {} + | tr -d '\0' | head -c 1) ]]
+gpu_has_bytes() { # INDEX
+    [[ -n $(cat "$GMSFS_FAKE_CUDA/gpu$1"/m* | tr -d '\0' | head -c 1) ]]
 }
 
-# load_until_passed_on: loads a model into two GPUs; the load has passed bytes on, and is held where it
-# fills the last allocation.
-load_until_passed_on() {
+# load_until_gpu_has_bytes INDEX: loads a model into two GPUs, 1 and 2. 1: the load is held where it fills
+# the first allocation; 2: it has passed bytes on, and is held where it fills the last one.
+load_until_gpu_has_bytes() {
     make_model 24M 1
     start_gpus
     machine 'slow cuMemcpyHtoDAsync_v2 200'
     spawn "$GMSFS" load --direct never --threads 1 --chunk 8M --group "$GPU1/a=$MODEL" "$GPU2/a=$MODEL"
-    wait_until 20 gpu2_has_bytes
+    wait_until 20 gpu_has_bytes "$1"
     machine 'hold cuMemcpyHtoDAsync_v2'
     sleep 0.5
     kill -0 "$SPAWNED" || fail 'all was filled before'
@@ -180,15 +180,29 @@ ends_without_store() {
 }
 
 # bats test_tags=slow
+@test "load --group prepares to pass bytes on while it fills the first allocation; SIGTERM ends both" {
+    load_until_gpu_has_bytes 1
+    kill -TERM "$SPAWNED"
+    ends_without_store -143 'nothing was committed'
+}
+
+# bats test_tags=slow
+@test "load --group prepares to pass bytes on while it fills the first allocation; a file cut short ends both" {
+    load_until_gpu_has_bytes 1
+    truncate -s 1M "$T"/model-*/*.safetensors
+    ends_without_store -1 "$T/model-.*safetensors"
+}
+
+# bats test_tags=slow
 @test "load --group passes bytes on while it fills the last allocation; SIGTERM ends both" {
-    load_until_passed_on
+    load_until_gpu_has_bytes 2
     kill -TERM "$SPAWNED"
     ends_without_store -143 'nothing was committed'
 }
 
 # bats test_tags=slow
 @test "load --group passes bytes on while it fills the last allocation; a file cut short ends both" {
-    load_until_passed_on
+    load_until_gpu_has_bytes 2
     truncate -s 1M "$T"/model-*/*.safetensors
     ends_without_store -1 "$T/model-.*safetensors"
 }

@@ -106,12 +106,14 @@ struct load_ahead;
 /* Returns true if a load has twins that copy engines reach, and more than one allocation: all but
  * the last can be passed on while the last one is filled. */
 bool load_passes_ahead(const struct load *loads, size_t count);
-/* Starts a thread that passes them on. NULL: there is no thread; load_copy_twins() passes on all.
- */
+/* Starts a thread that prepares to pass them on, once the buffers of staging_warm() are there.
+ * NULL: there is no thread; load_copy_twins() passes on all. */
 struct load_ahead *load_ahead_begin(struct load *loads, size_t count);
+/* Tells the thread that all but the last allocations are filled. NULL is fine. */
+void load_ahead_go(struct load_ahead *ahead);
 /* Returns true if passing on has failed. */
 bool load_ahead_has_failed(const struct load_ahead *ahead);
-/* Waits for the thread, which stops early if the last allocations could not be filled. CLI_OK, or
+/* Waits for the thread, which stops early if an allocation could not be filled. CLI_OK, or
  * an exit status after the error. NULL is fine. */
 int load_ahead_end(struct load_ahead *ahead, bool stops);
 

@@ -458,12 +458,14 @@ static int copy_fill_some(struct copy *copy, bool late)
 /* Fills all allocations but the last of each load; then those, while the others are passed on. */
 static int copy_fill_in_turn(struct copy *copy)
 {
-    int error = copy_fill_some(copy, false), status;
+    int error, status;
 
-    if (error)
-        return error;
     copy->ahead = load_ahead_begin(copy->loads, copy->count);
-    error = copy_fill_some(copy, true);
+    error = copy_fill_some(copy, false);
+    if (!error) {
+        load_ahead_go(copy->ahead);
+        error = copy_fill_some(copy, true);
+    }
     status = load_ahead_end(copy->ahead, error != 0);
     copy->ahead = NULL;
     copy->has_told = status != CLI_OK;

@@ -2,7 +2,8 @@
 /*
  * Stores of a group that get the same files at the same places: one is filled from the files, the
  * others from its memory (mover/spread.h), where reading the files twice would cost more. Between
- * GPUs that reach each other, all allocations but the last are passed on while the last is filled.
+ * GPUs that reach each other, all allocations but the last are passed on while the last is filled,
+ * and the driver is prepared for that while they are filled.
  */
 #include "cli/load.h"
 
@@ -16,6 +17,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +86,8 @@ struct load_ahead {
     struct load *loads;
     size_t count;
     pthread_t thread;
+    sem_t filled; /* posted when all but the last allocations are filled, and at the end */
+    bool has_begun;
     atomic_bool stopped;
     atomic_int error;
     struct load *failed; /* the first of the twins at the error */
@@ -97,8 +101,8 @@ struct twins {
     struct spread_target *targets;
     struct gmsfs_mapping *mappings; /* of the first */
     struct progress progress;
-    const struct load_ahead *ahead; /* NULL: all is filled */
-    const struct load *refused;     /* memory for it was refused; NULL: none */
+    struct load_ahead *ahead;   /* NULL: all is filled */
+    const struct load *refused; /* memory for it was refused; NULL: none */
     int refusal;
 };
 
@@ -132,6 +136,15 @@ static int twins_tick(void *context, uint64_t done_bytes)
 
     progress_show(&twins->progress, done_bytes);
     return signals_get() || (twins->ahead && atomic_load(&twins->ahead->stopped)) ? -ECANCELED : 0;
+}
+
+/* Waits for the bytes that are passed on ahead. */
+static void twins_await_bytes(void *context)
+{
+    struct load_ahead *ahead = ((const struct twins *)context)->ahead;
+
+    while (ahead && !ahead->has_begun)
+        ahead->has_begun = sem_wait(&ahead->filled) == 0;
 }
 
 static int twins_explain_passing(const struct load *first, int error)
@@ -181,6 +194,7 @@ static int twins_fill(struct twins *twins, int *status)
                             .threads = first->threads,
                             .engines_only = twins->ahead != NULL,
                             .at_once = TWINS_AT_ONCE,
+                            .begin = twins_await_bytes,
                             .get = twins_get,
                             .tick = twins_tick,
                             .context = twins};
@@ -275,7 +289,7 @@ bool load_passes_ahead(const struct load *loads, size_t count)
     return false;
 }
 
-static int ahead_pass(const struct load_ahead *ahead, struct load *first)
+static int ahead_pass(struct load_ahead *ahead, struct load *first)
 {
     SCOPED_FREE struct load **others = calloc(ahead->count, sizeof(struct load *));
     SCOPED_FREE struct spread_target *targets = calloc(ahead->count, sizeof(*targets));
@@ -315,12 +329,22 @@ struct load_ahead *load_ahead_begin(struct load *loads, size_t count)
 
     if (!ahead)
         return NULL;
+    for (size_t i = 0; i < count; i++)
+        staging_await(&loads[i].memory);
     ahead->loads = loads;
     ahead->count = count;
+    sem_init(&ahead->filled, 0, 0);
     if (thread_start(&ahead->thread, 0, ahead_run, ahead) == 0)
         return ahead;
+    sem_destroy(&ahead->filled);
     free(ahead);
     return NULL;
+}
+
+void load_ahead_go(struct load_ahead *ahead)
+{
+    if (ahead)
+        sem_post(&ahead->filled);
 }
 
 bool load_ahead_has_failed(const struct load_ahead *ahead)
@@ -336,7 +360,9 @@ int load_ahead_end(struct load_ahead *ahead, bool stops)
         return CLI_OK;
     stops = stops && !load_ahead_has_failed(ahead);
     atomic_store(&ahead->stopped, stops);
+    sem_post(&ahead->filled);
     pthread_join(ahead->thread, NULL);
+    sem_destroy(&ahead->filled);
     error = atomic_load(&ahead->error);
     if (error && !stops && !signals_get())
         status = twins_explain_passing(ahead->failed, error);

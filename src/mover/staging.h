@@ -81,6 +81,9 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
  */
 void staging_warm(const struct staging_memory *memory, uint64_t threads, uint64_t size_bytes);
 
+/* Waits for the end of staging_warm(). Before works of several threads that may use the device. */
+void staging_await(const struct staging_memory *memory);
+
 /* Tells that copy engines alone fill the device of this memory: it leaves its share of ring bytes,
  * streams and processors to the other devices. Before staging_warm and staging_equip. */
 void staging_set_idle(const struct staging_memory *memory);

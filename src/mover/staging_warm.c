@@ -17,9 +17,15 @@ void staging_expect(struct staging *staging, uint64_t threads, uint64_t size_byt
 
 void staging_await_warm(struct staging_device *device)
 {
-    if (device->warming.is_running)
-        pthread_join(device->warming.running, NULL);
+    if (!device->warming.is_running)
+        return;
+    pthread_join(device->warming.running, NULL);
     device->warming.is_running = false;
+}
+
+void staging_await(const struct staging_memory *memory)
+{
+    staging_await_warm(memory->device);
 }
 
 /* One lane for each thread, but no more than there are pieces. */
