@@ -224,9 +224,8 @@ static int ticket_take_message(struct ticket_transfer *transfer, uint64_t expect
             transfer->taken++;
             transfer->full = 0;
         }
-        if (fds[i] >= 0)
-            close(fds[i]);
     }
+    ask_close(fds, count);
     gfs_gate_leave();
     if (!error)
         *remaining = message.header.remaining;

@@ -141,3 +141,20 @@ ssize_t ask_receive(int fd, void *bytes, size_t room, int *fds, size_t *fd_count
         return -EMFILE;
     return message.msg_flags & MSG_TRUNC ? -EPROTO : got;
 }
+
+void ask_close(const int *fds, size_t count)
+{
+    size_t run;
+
+    for (size_t at = 0; at < count; at += run) {
+        for (run = 1; at + run < count && fds[at] >= 0 && fds[at + run] == fds[at] + (int)run;
+             run++)
+            ;
+        /* kernels before 5.9 have no close_range(2) */
+        if (run > 1 && close_range((unsigned)fds[at], (unsigned)fds[at + run - 1], 0) == 0)
+            continue;
+        for (size_t i = at; i < at + run; i++)
+            if (fds[i] >= 0)
+                close(fds[i]);
+    }
+}

@@ -46,5 +46,8 @@ int ask_send(int fd, const void *bytes, size_t size, int passed_fd,
  * message's bytes; -ECONNRESET: the connection ended; -EMFILE: descriptors were lost; -EPROTO: the
  * message was longer. */
 ssize_t ask_receive(int fd, void *bytes, size_t room, int *fds, size_t *fd_count);
+/* Closes the descriptors that are not negative. One call closes those with numbers in a row, as
+ * most numbers of a message's descriptors are. */
+void ask_close(const int *fds, size_t count);
 
 #endif

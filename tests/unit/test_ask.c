@@ -87,3 +87,33 @@ TAP_TEST(without_a_message_there_is_nothing_and_behind_the_last_the_end)
     check_int(count, 0);
     close(pair[1]);
 }
+
+/* ---- closing ------------------------------------------------------------------------------- */
+
+/* Opens `count` descriptors with numbers in a row. */
+static void open_row(int *fds, size_t count, int first)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    for (size_t i = 0; i < count; i++)
+        check_int(fds[i] = fcntl(null, F_DUPFD_CLOEXEC, first), first + (int)i);
+    close(null);
+}
+
+#define FIRST 200
+#define COUNT 8
+
+TAP_TEST(the_named_descriptors_are_closed_and_no_other)
+{
+    static const int given[] = {FIRST, FIRST + 1, -1, FIRST + 3, FIRST + 6, FIRST + 5, NONE};
+    int fds[COUNT];
+
+    open_row(fds, COUNT, FIRST);
+    ask_close(given, 0);
+    check(fcntl(FIRST, F_GETFD) >= 0);
+    ask_close(given, sizeof given / sizeof given[0]);
+    for (int fd = FIRST; fd < FIRST + COUNT; fd++)
+        check_int(fcntl(fd, F_GETFD) >= 0, fd == FIRST + 2 || fd == FIRST + 4 || fd == FIRST + 7);
+    for (int fd = FIRST; fd < FIRST + COUNT; fd++)
+        close(fd);
+}
