@@ -14,13 +14,22 @@ static uint64_t id_of(const void *item)
     return id;
 }
 
-/* Returns the index of the first item with an id not below `id`; tries the newest item first. */
+/* Returns the index of the first item with an id not below `id`. Ids differ, so the distances of
+ * `id` from the first and the last id bound that index. Without gaps on either side the bounds
+ * meet, and nothing is searched. */
 static size_t lower_bound(const struct idvec *vec, uint64_t id)
 {
-    size_t at = 0, count = vec->count;
-    if (count > 0 && id_of(vec->items[count - 1]) <= id)
-        return id_of(vec->items[count - 1]) < id ? count : count - 1;
-    ARRAY_SEARCH(at, count, id_of(vec->items[at]) < id);
+    size_t at = 0, end = vec->count;
+    if (end == 0)
+        return 0;
+    uint64_t first = id_of(vec->items[0]), last = id_of(vec->items[end - 1]);
+    if (id <= first || id > last)
+        return id <= first ? 0 : end;
+    if (last - id < end)
+        at = end - 1 - (size_t)(last - id);
+    if (id - first < end)
+        end = (size_t)(id - first);
+    ARRAY_SEARCH(at, end, id_of(vec->items[at]) < id);
     return at;
 }
 

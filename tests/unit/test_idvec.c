@@ -82,3 +82,31 @@ TAP_TEST(neighbours_are_found_and_so_is_each_id_that_is_none)
     check(idvec_find_near(&vec, 7, &at) == &items[3]);
     idvec_free(&vec);
 }
+
+#define FIRST_ID 100
+#define IDS      10
+
+/* Each set of IDS ids in a row, with any gaps. */
+TAP_TEST(whatever_gaps_there_are_an_id_is_found_where_it_is)
+{
+    struct item row[IDS];
+
+    for (unsigned set = 0; set < 1u << IDS; set++) {
+        struct idvec vec = {0};
+        const struct item *next[IDS + 3] = {0};
+        for (unsigned i = 0; i < IDS; i++) {
+            row[i] = (struct item){.id = FIRST_ID + i};
+            if (set >> i & 1)
+                require(idvec_append(&vec, &row[i]) == 0);
+        }
+        for (int i = IDS; i >= 0; i--)
+            next[i] = i < IDS && set >> i & 1 ? &row[i] : next[i + 1];
+        for (unsigned i = 0; i < IDS + 2; i++) {
+            const struct item *here = i < IDS && set >> i & 1 ? &row[i] : NULL;
+            check(idvec_find(&vec, FIRST_ID + i) == here);
+            check(idvec_find_after(&vec, FIRST_ID + i - 1) == next[i]);
+        }
+        check(idvec_find(&vec, 0) == NULL && idvec_find_after(&vec, 0) == next[0]);
+        idvec_free(&vec);
+    }
+}
