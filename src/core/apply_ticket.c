@@ -103,7 +103,8 @@ static int find_range(const struct record *record, const struct layout *layout,
 }
 
 /* Checks that each allocation has memory, on the device unless the session was admitted in any
- * tier. *committed: true if some of it is part of the committed layout. */
+ * tier. *committed: true if the ticket is writable and some of it is part of the committed layout.
+ */
 static int check_memory(const struct core *core, const struct core_store *store,
                         const struct layout *layout, const struct core_ticket *ticket, bool any,
                         bool *committed)
@@ -118,7 +119,7 @@ static int check_memory(const struct core *core, const struct core_store *store,
             return store->lock.bare && allocation->size_bytes > 0 ? -ENODATA : -EINVAL;
         if (!is_there && core_memory(core, allocation->memory)->tier != CORE_PLACE_DEVICE)
             return -EAGAIN;
-        *committed |= core_is_fixed_memory(core, store, allocation->memory);
+        *committed |= ticket->writable && core_is_fixed_memory(core, store, allocation->memory);
     }
     return 0;
 }
@@ -154,7 +155,7 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
         error = check_memory(apply->core, store, layout, ticket, session->any, &committed);
     if (error < 0)
         return error;
-    if (ticket->writable && committed && session->mode == LOCK_MODE_RW)
+    if (committed && session->mode == LOCK_MODE_RW)
         core_touch_bytes(apply->core, session);
     core_hold(apply->core, session);
     store->exports++;
