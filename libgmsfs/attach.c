@@ -9,7 +9,9 @@
 struct attach {
     struct gmsfs_store *handle;
     enum gmsfs_access access;
-    struct gfs_mapping *mappings; /* their addresses are offsets, until all of them are there */
+    /* In the table's room, behind its mappings, with offsets for addresses; once all are mapped,
+     * among the table's mappings. */
+    struct gfs_mapping *mappings;
     uint64_t count, done;
 };
 
@@ -71,6 +73,7 @@ static void attach_enter(struct attach *attach)
                                                        .size_bytes = handle->range.reserved_bytes,
                                                        .automatic = 1});
     gfs_vmap_add_mappings(&handle->map, attach->mappings, attach->count);
+    attach->mappings = gfs_vmap_find_mapping(&handle->map, handle->range.base);
     attach->done = 0; /* their tags are the table's now */
     handle->range = (struct gfs_range){0};
     gfs_state_unlock(handle);
@@ -78,13 +81,11 @@ static void attach_enter(struct attach *attach)
 
 static int attach_prepare(struct attach *attach, const struct gfs_export *export)
 {
-    if (export->count > SIZE_MAX / 2 / sizeof *attach->mappings)
-        return -ENOMEM;
     attach->count = export->count;
-    attach->mappings = malloc(attach->count * sizeof *attach->mappings);
-    if (!attach->mappings)
-        return -ENOMEM;
-    return gfs_va_make_room(attach->handle, 1, attach->count);
+    int error = gfs_va_make_room(attach->handle, 1, attach->count);
+    if (!error)
+        attach->mappings = gfs_vmap_behind(&attach->handle->map);
+    return error;
 }
 
 /* Makes the list with the item size that the program knows. */
@@ -139,7 +140,6 @@ static int attach_once(gmsfs_t *handle, enum gmsfs_access access, void **made, u
         return error;
     error = attach_all(&attach, item_bytes, made);
     attach_forget(&attach);
-    free(attach.mappings);
     *count = attach.count;
     return error;
 }

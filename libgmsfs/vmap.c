@@ -61,16 +61,45 @@ void gfs_vmap_remove_reservation(struct gfs_vmap *map, struct gfs_reservation *r
     map->reservation_count--;
 }
 
+static void vmap_reverse(struct gfs_mapping *mappings, size_t count)
+{
+    for (size_t low = 0, high = count; low + 1 < high; low++) {
+        struct gfs_mapping kept = mappings[low];
+        mappings[low] = mappings[--high];
+        mappings[high] = kept;
+    }
+}
+
+/* Exchanges two blocks that are side by side. */
+static void vmap_exchange(struct gfs_mapping *mappings, size_t first, size_t second)
+{
+    if (first == 0)
+        return;
+    vmap_reverse(mappings, first);
+    vmap_reverse(mappings + first, second);
+    vmap_reverse(mappings, first + second);
+}
+
+struct gfs_mapping *gfs_vmap_behind(const struct gfs_vmap *map)
+{
+    return map->mappings + map->mapping_count;
+}
+
 void gfs_vmap_add_mappings(struct gfs_vmap *map, const struct gfs_mapping *mappings, size_t count)
 {
     if (count == 0)
         return;
-    size_t at = vmap_mappings_below(map, mappings[0].va);
+    uintptr_t va = mappings[0].va;
+    size_t at = vmap_mappings_below(map, va), above = map->mapping_count - at;
     struct gfs_mapping *place = map->mappings + at;
-    memmove(place + count, place, (map->mapping_count - at) * sizeof *place);
-    memcpy(place, mappings, count * sizeof *place);
+    if (mappings == gfs_vmap_behind(map)) {
+        vmap_exchange(place, above, count);
+    } else {
+        memmove(place + count, place, above * sizeof *place);
+        memcpy(place, mappings, count * sizeof *place);
+    }
     map->mapping_count += count;
-    struct gfs_reservation *reservation = gfs_vmap_find_reservation(map, mappings[0].va);
+    struct gfs_reservation *reservation = gfs_vmap_find_reservation(map, va);
     if (reservation)
         reservation->mappings += count;
 }

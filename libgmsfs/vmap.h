@@ -63,8 +63,11 @@ int gfs_vmap_make_room(struct gfs_vmap *map, size_t reservations, size_t mapping
 void gfs_vmap_add_reservation(struct gfs_vmap *map, const struct gfs_reservation *reservation);
 void gfs_vmap_remove_reservation(struct gfs_vmap *map, struct gfs_reservation *reservation);
 
-/* Needs room; `mappings` are sorted, lie in one reservation, and no other mapping lies between
- * them. Takes their tags. Counts them at their reservation. */
+/* Returns the room for new mappings, which is behind those of the map. */
+struct gfs_mapping *gfs_vmap_behind(const struct gfs_vmap *map);
+/* Needs room, in which `mappings` may be already (gfs_vmap_behind). They are sorted, lie in one
+ * reservation, and no other mapping lies between them. Takes their tags. Counts them at their
+ * reservation. */
 void gfs_vmap_add_mappings(struct gfs_vmap *map, const struct gfs_mapping *mappings, size_t count);
 
 /* Frees its tag; takes it off its reservation's count, and returns that reservation. */

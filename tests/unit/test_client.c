@@ -119,6 +119,39 @@ TAP_TEST(vmap_adds_a_block_between_others)
     gfs_vmap_free(&map);
 }
 
+#define BLOCK 5
+
+/* Adds a block that is in the table's room already; `below` and `above`: other mappings. */
+static void check_block_behind(size_t below, size_t above)
+{
+    struct gfs_vmap map = {0};
+    size_t all = below + above + BLOCK;
+
+    for (size_t i = 0; i < all; i++)
+        if (i < below || i >= below + BLOCK) {
+            add_reservation(&map, (i + 1) * MIB, MIB);
+            add_mapping(&map, (i + 1) * MIB, MIB, i);
+        }
+    add_reservation(&map, (below + 1) * MIB, BLOCK * MIB);
+    require(gfs_vmap_make_room(&map, 0, BLOCK) == 0);
+    for (size_t i = 0; i < BLOCK; i++)
+        gfs_vmap_behind(&map)[i] = (struct gfs_mapping){
+            .va = (below + i + 1) * MIB, .aligned_bytes = MIB, .slot = below + i};
+    gfs_vmap_add_mappings(&map, gfs_vmap_behind(&map), BLOCK);
+    check_int(map.mapping_count, all);
+    for (size_t i = 0; i < all; i++)
+        check(map.mappings[i].slot == i && map.mappings[i].va == (i + 1) * MIB);
+    check_int(gfs_vmap_find_reservation(&map, (below + 2) * MIB)->mappings, BLOCK);
+    gfs_vmap_free(&map);
+}
+
+TAP_TEST(vmap_puts_a_block_of_its_room_where_it_belongs)
+{
+    for (size_t below = 0; below < 4; below++)
+        for (size_t above = 0; above < 8; above++)
+            check_block_behind(below, above);
+}
+
 /* ---- msgpack ------------------------------------------------------------------------------ */
 
 static int is_slot_below(const struct gfs_mapping *mapping, const void *context)
