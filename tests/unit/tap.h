@@ -7,7 +7,9 @@
  * name`, `not ok i - name`), tells on stderr which check failed, with its values, and exits 1 if
  * any did. A function can be called before and after each test. An argument is a part of a name:
  * only the tests with that part run, with "-" before it only the other tests. It never forks and
- * keeps no state between tests; a crash is a crash, for the sanitizers to explain.
+ * keeps no state between tests: after a test that gave up, the program executes itself for the
+ * other tests, because locks, descriptors and threads of that test may remain. A crash is a crash,
+ * for the sanitizers to explain.
  */
 #ifndef GMSFS_TESTS_UNIT_TAP_H
 #define GMSFS_TESTS_UNIT_TAP_H
@@ -33,6 +35,7 @@ struct tap_test {
 static struct tap_test tap_tests[TAP_MAX_TESTS];
 static int tap_test_count;
 static bool tap_failed;
+static bool tap_gave_up;
 static jmp_buf tap_give_up;
 static void (*tap_before)(void);
 static void (*tap_after)(void); /* not called after a require that failed */
@@ -177,13 +180,15 @@ __attribute__((unused)) static void free_at(const void *at)
 
 static bool tap_run(const struct tap_test *test)
 {
-    tap_failed = false;
+    tap_failed = tap_gave_up = false;
     if (setjmp(tap_give_up) == 0) {
         if (tap_before)
             tap_before();
         test->run();
         if (tap_after)
             tap_after();
+    } else {
+        tap_gave_up = true;
     }
     return !tap_failed;
 }
@@ -191,6 +196,28 @@ static bool tap_run(const struct tap_test *test)
 static bool tap_is_wanted(const struct tap_test *test, const char *part)
 {
     return part[0] == '-' ? !strstr(test->name, part + 1) : strstr(test->name, part) != NULL;
+}
+
+/* Executes this program for the tests behind the first `number`. */
+static void tap_go_on(char **argv, int number, int failures)
+{
+    char done[32];
+
+    snprintf(done, sizeof done, "%d %d", number, failures);
+    setenv("TAP_DONE", done, 1);
+    execv("/proc/self/exe", argv);
+}
+
+/* Returns how many tests earlier images of this program ran, with their failures. */
+static int tap_begin(int planned, int *failures)
+{
+    const char *text = getenv("TAP_DONE");
+    int done = 0;
+
+    if (!text || sscanf(text, "%d %d", &done, failures) != 2)
+        printf("1..%d\n", planned);
+    unsetenv("TAP_DONE");
+    return done;
 }
 
 int main(int argc, char **argv)
@@ -204,14 +231,16 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < tap_test_count; i++)
         planned += tap_is_wanted(tap_tests + i, part);
-    printf("1..%d\n", planned);
+    int done = tap_begin(planned, &failures);
     for (int i = 0; i < tap_test_count; i++) {
-        if (!tap_is_wanted(tap_tests + i, part))
+        if (!tap_is_wanted(tap_tests + i, part) || ++number <= done)
             continue;
         bool good = tap_run(&tap_tests[i]);
         failures += !good;
-        printf("%s %d - %s\n", good ? "ok" : "not ok", ++number, tap_tests[i].name);
+        printf("%s %d - %s\n", good ? "ok" : "not ok", number, tap_tests[i].name);
         fflush(stdout);
+        if (tap_gave_up)
+            tap_go_on(argv, number, failures);
     }
     return failures ? 1 : 0;
 }
