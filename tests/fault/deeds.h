@@ -22,7 +22,8 @@
 struct deed {
     const char *group, *name, *words;
     /* A process that holds the lock until the deed is seen to wait, or prints "waits"; NULL if
-     * none. */
+     * none. A deed with an `alarm` has its signal then, and the process holds the lock until the
+     * deed has ended. */
     const char *holder;
     /* Run afterwards without a fault: it prints the same whenever the deed succeeded. */
     const char *after;
@@ -54,7 +55,7 @@ static const struct deed DEEDS[] = {
     {"lock", "refused", "open W/ctl rw acquire rw 0 open W/ctl rw acquire rw 20", NULL, NULL},
     {"lock", "wait", "open W/lock rw read 64", "open W/lock r", NULL},
     {"lock", "wait-acquire", "open W/ctl rw acquire rw 20000 info", "open W/lock rw", NULL},
-    {"lock", "wait-interrupted", "alarm 30 open W/lock rw", "open W/lock r", NULL},
+    {"lock", "wait-interrupted", "alarm 0 open W/lock rw", "open W/lock r", NULL},
     {"lock", "wait-again",
      "open W/ctl rw open W/lock rw use 0 try acquire-again rw 20 use 1 close use 0 "
      "acquire rw 20000 info",

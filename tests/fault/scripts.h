@@ -213,13 +213,18 @@ static inline void finish_deed(struct deed_run *run, struct ran *ran)
 {
     int status, null = open_null(), output = open_scratch();
     pid_t child = start_gmsctl(run->deed->words, null, output);
+    bool is_interrupted = strstr(run->deed->words, "alarm ");
 
     close(null);
-    if (run->holder > 0) {
+    if (run->holder > 0)
         wait_until_waiting(child, output);
+    if (is_interrupted)
+        kill(child, SIGALRM);
+    else if (run->holder > 0)
         close(run->input);
-    }
     finish(child, output, ran);
+    if (is_interrupted)
+        close(run->input);
     if (run->holder > 0 && !wait_child(run->holder, LIMIT_MS, &status))
         tool_die("%s: the holder of the lock hangs", run->deed->name);
 }

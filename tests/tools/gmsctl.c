@@ -28,25 +28,25 @@ static void on_alarm(int signal)
     (void)signal;
 }
 
-static int set_alarm(uint64_t ms, bool again, int flags)
+/* Has a signal come each `ms` (0: none by itself), so that no delay between two calls outlives it.
+ */
+static int set_alarm(uint64_t ms, int flags)
 {
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = flags};
     struct timeval time = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000};
-    struct itimerval timer = {.it_value = time};
-    if (again)
-        timer.it_interval = time;
+    struct itimerval timer = {.it_interval = time, .it_value = time};
     sigaction(SIGALRM, &action, NULL);
     return result(setitimer(ITIMER_REAL, &timer, NULL));
 }
 
 static int op_alarm(char **arg)
 {
-    return set_alarm(number(arg[0]), false, 0);
+    return set_alarm(number(arg[0]), 0);
 }
 
 static int op_alarms(char **arg)
 {
-    return set_alarm(number(arg[0]), true, SA_RESTART);
+    return set_alarm(number(arg[0]), SA_RESTART);
 }
 
 static int op_fork(char **arg)
@@ -272,8 +272,8 @@ static const struct op {
     {"unmap-memory", op_unmap_memory, ""},
     {"seek-memory", op_seek_memory, "INDEX OFFSET"},
     {"position", op_position, "INDEX"},
-    {"alarm", op_alarm, "MS"},
-    {"alarms", op_alarms, "MS"},
+    {"alarm", op_alarm, "MS"},   /* interrupts calls */
+    {"alarms", op_alarms, "MS"}, /* which then go on (SA_RESTART) */
     {"setuid", op_setuid, "UID"},
     {"fork", op_fork, ""},
     {"fork-until", op_fork_until, "FILE"},
