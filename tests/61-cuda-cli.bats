@@ -250,7 +250,7 @@ sums() { # STORE
     cli image save -q "$M/weights" "$T/image"
     machine 'fail cuMemCreate 2'
     spawn "$GMSFS" image load -q "$M/next" "$T/image"
-    wait_until 10 eval '[[ $(cat "$M/next/sessions" 2>/dev/null) == *"RW held"* ]]'
+    wait_until 10 metric_is gmsfs_allocs_waiting 1
     kill -TERM "$SPAWNED"
     wait_exit -143 "$SPAWNED" 30
     assert_match "$(output_of "$SPAWNED")" 'stopped by a signal \(Terminated\); nothing was committed' 'said at once'
