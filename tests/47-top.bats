@@ -26,6 +26,14 @@ open_terminal() {
             stty -g >"$1/modes-after"; echo "the shell after: $status"; sleep 1000' _ "$T" "$@" 3>&- 4>&-
 }
 
+# close_terminal: the next terminal is of another server, so this one's has to be gone.
+close_terminal() {
+    local server
+    server=$("${TMUX_AT[@]}" display-message -p '#{pid}')
+    "${TMUX_AT[@]}" kill-server
+    wait_until 10 process_gone "$server"
+}
+
 # open_top COLUMNSxROWS [ARGUMENT...]
 open_top() {
     local size=$1
@@ -254,7 +262,7 @@ order_is() {
         screen_has '^the shell before$' || fail 'the other screen is still shown'
         assert_eq "$(<"$T/modes-after")" "$(<"$T/modes-before")" 'modes of the terminal'
         assert_eq "$("${TMUX_AT[@]}" display-message -p '#{alternate_on} #{cursor_flag}')" '0 1'
-        "${TMUX_AT[@]}" kill-server
+        close_terminal
     done
 }
 
@@ -302,7 +310,7 @@ order_is() {
         ! grep -qE $'\e\\[([0-9;]*;)?[34][0-7]m' < <(screen -e) || fail "colours with $terminal"
         keys q
         shows '^the shell after: 0$'
-        "${TMUX_AT[@]}" kill-server
+        close_terminal
     done
     open_terminal 80x24 "$GMSFS" top "$M"
     shows '^weights +COMMITTED'
@@ -316,7 +324,7 @@ order_is() {
     shows '^\?\[31mred\? +EMPTY +0 B - '
     shows $'^e\u0301\u6a21 +EMPTY +0 B - '
     shows '^a\?+b +EMPTY +0 B - '
-    "${TMUX_AT[@]}" kill-server
+    close_terminal
     open_terminal 80x24 env LC_ALL=C "$GMSFS" top "$M"
     shows '^e\?\? +EMPTY +0 B - '
 }
@@ -327,14 +335,14 @@ order_is() {
     assert_match "$output" "standard input is not a terminal; 'gmsfs status --watch' is for pipes"
     open_terminal 120x24 bash -c '"$1" top "$2" | cat' _ "$GMSFS" "$M"
     shows "standard output is not a terminal; 'gmsfs status --watch' is for pipes"
-    "${TMUX_AT[@]}" kill-server
+    close_terminal
     open_terminal 160x24 env TERM=never-made "$GMSFS" top "$M"
     shows "the terminal 'never-made' is not known here; set TERM to another one"
-    "${TMUX_AT[@]}" kill-server
+    close_terminal
     open_terminal 160x24 env TERM=dumb "$GMSFS" top "$M"
     shows "the terminal 'dumb' cannot move its cursor; set TERM to another one, or use 'gmsfs status --watch'"
     shows '^the shell after: 1$'
-    "${TMUX_AT[@]}" kill-server
+    close_terminal
     run_logged -1 "$GMSFS" top "$T"
     assert_match "$output" "$T: not in a gmsfs mount; 'gmsfs status' lists the mounts"
     run_logged -2 "$GMSFS" top -d x
