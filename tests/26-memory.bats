@@ -103,12 +103,12 @@ root_revokes() { # STORE
 
 # Root looks again and again, until all are full.
 look_until_full() {
-    local end=$((SECONDS + 60 * SLOW))
+    local end=$((SECONDS + 60 * HANG))
     until are_full; do
-        timeout $((2 * SLOW)) cat "$M/weights/state" "$M/device" >"$T/looked" || fail "root cannot look: $?"
+        timeout $((10 * HANG)) cat "$M/weights/state" "$M/device" >"$T/looked" || fail "root cannot look: $?"
         ((SECONDS < end)) || fail 'not all are full'
     done
-    timeout $((2 * SLOW)) cat "$M/weights/state" "$M/device" >"$T/looked" || fail "root cannot look: $?"
+    timeout $((10 * HANG)) cat "$M/weights/state" "$M/device" >"$T/looked" || fail "root cannot look: $?"
 }
 
 all_was_refused_in_time() { # MIB
@@ -136,7 +136,7 @@ all_was_refused_in_time() { # MIB
     root_revokes his-entries
     kill_worker # the next one has to have room for the same state
     weights_are_there
-    timeout $((2 * SLOW)) cat "$M/weights/state" "$M/device" >"$T/looked" || fail "root cannot look: $?"
+    timeout $((10 * HANG)) cat "$M/weights/state" "$M/device" >"$T/looked" || fail "root cannot look: $?"
     assert_eq "$(memcg_kills)" 0 'processes that the kernel killed'
     kill -KILL "${!FILLERS[@]}"
     wait_until 20 as_user cat "$M/device" # and others find room again
@@ -156,7 +156,7 @@ unread_takes_little() { # MOUNT-OR-SOCKET WHAT MIB
     wait_until 60 grep -q '^full ' "$T/spawn-$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'full [0-9]{2,} (ECONNREFUSED|ECONNRESET|EPIPE)$'
     took_less "$before" "$3" || fail "$(($(memcg_usage) - before)) bytes are taken"
-    timeout $((2 * SLOW)) cat "$M/weights/state" "$M/device" >"$T/looked"
+    timeout $((10 * HANG)) cat "$M/weights/state" "$M/device" >"$T/looked"
     kill -KILL "$SPAWNED"
     wait_until 10 took_less "$before" 8
     spawn "${AS_USER[@]}" "$HOG" "$M" weights connections # its places are free again
