@@ -238,11 +238,17 @@ sys.stdout.buffer.write(struct.pack("<32i", *range(100, 132)))' >"$M/weights/all
     stop_triton
 }
 
+# patient_triton: one that gives a helper up only after hours, however slow the test is.
+patient_triton() {
+    export GMSFS_TRITON_PATIENCE=1000
+    start_triton
+}
+
 @test "a helper that is stopped holds up its own user alone" {
     requires root curl
     python_with ctypes
     start_mount allow_other
-    start_triton
+    patient_triton
     share_as "$TEST_UID"
     local url=http://$HTTP/v2/cudasharedmemory/region
     local body="{\"raw_handle\":{\"b64\":\"$HANDLE\"},\"device_id\":0,\"byte_size\":128}"
@@ -252,12 +258,12 @@ sys.stdout.buffer.write(struct.pack("<32i", *range(100, 132)))' >"$M/weights/all
     local waiting=$SPAWNED
     head -c 64 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
     for _ in {1..200}; do
-        run_logged -0 curl -s -m 5 -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":64}" \
+        run_logged -0 curl -s -m $((20 * HANG)) -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":64}" \
             "http://$HTTP/v2/systemsharedmemory/region/r/register"
         assert_eq "$output" ''
-        curl -s -m 5 -X POST "http://$HTTP/v2/systemsharedmemory/unregister"
+        curl -s -m $((20 * HANG)) -X POST "http://$HTTP/v2/systemsharedmemory/unregister"
     done
-    process_lives "$waiting"
+    process_lives "$waiting" || fail "it was answered: $(output_of "$waiting")"
     as_user kill -CONT "$(helpers_of "$TRITON")"
     wait_exit "$waiting"
     assert_eq "$(output_of "$waiting")" ''
@@ -276,7 +282,7 @@ both_inputs() {
     requires root curl
     python_with ctypes
     start_mount allow_other
-    start_triton
+    patient_triton
     share_as "$TEST_UID"
     as_user curl -s -d "{\"raw_handle\":{\"b64\":\"$HANDLE\"},\"device_id\":0,\"byte_size\":128}" \
         "http://$HTTP/v2/cudasharedmemory/region/a/register"
@@ -286,7 +292,7 @@ both_inputs() {
     spawn "${AS_USER[@]}" curl -s -Z --parallel-immediate --parallel-max 40 -d "$(both_inputs a)" "http://$HTTP/v2/models/simple/infer#[1-40]"
     local waiting=$SPAWNED
     wait_until 10 is_held_up
-    run_logged -0 curl -s -m 5 -d "$(both_inputs r)" "http://$HTTP/v2/models/simple/infer"
+    run_logged -0 curl -s -m $((20 * HANG)) -d "$(both_inputs r)" "http://$HTTP/v2/models/simple/infer"
     assert_match "$output" '"model_name":"simple"'
     as_user kill -CONT "$(helpers_of "$TRITON")"
     wait_exit "$waiting"

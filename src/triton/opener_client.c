@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/idvec.h"
+#include "base/test_hooks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -340,7 +341,7 @@ int opener_ask(struct opener_call *call)
     }
     append_call(turn, call);
     stand_in_line(client, turn);
-    call->end_ms = clock_now_ms() + OPENER_TIMEOUT_MS;
+    call->end_ms = clock_now_ms() + OPENER_TIMEOUT_MS * hook_number("GMSFS_TRITON_PATIENCE", 1);
     if (client->asked.count == 1)
         client->loop.set_timeout(client->loop.context, &client->timeout, call->end_ms);
     send_now(client, call);
