@@ -97,11 +97,16 @@ others_attach() {
         redeem last 253
 }
 
+status_is_told() {
+    run timeout $((20 * HANG)) "$GMSFS" status "$M"
+    [[ $status -eq 0 ]]
+}
+
 others_look() {
     assert_eq "$(as_other cat "$M/mine/state")" COMMITTED
     assert_match "$(as_other ls "$M/mine/metadata")" key
     as_other cat "$M/device" "$M/metrics" "$M/mine/layout" >"$T/looked"
-    run_logged -0 timeout $((20 * HANG)) "$GMSFS" status "$M"
+    wait_until 20 status_is_told # its own patience of 3 s with a busy machine is short
     assert_match "$output" mine
     assert_match "$output" hogged
 }
