@@ -17,24 +17,33 @@ common_requirements() {
     SEED=$((RANDOM << 15 | RANDOM))
 }
 
-# The driver of the soak that was spawned, or nothing.
+# The driver of the soak that was spawned, or nothing. Its clients have the same command line.
 driver() {
-    pgrep -f "random_ops -s $SEED "
+    local pid pids STAT
+    pids=" $(pgrep -f "random_ops -s $SEED " | paste -sd ' ') "
+    for pid in $pids; do
+        stat_of "$pid" || continue
+        [[ $pids == *" ${STAT[1]} "* ]] || echo "$pid"
+    done
 }
 
-# One of its clients, or nothing. Their numbers say nothing, for numbers wrap.
-client() {
-    pgrep -P "$(driver | paste -sd,)" | head -n 1
+clients() {
+    pgrep -P "$(driver)"
 }
 
-# The driver kills its clients too, and may have been quicker.
-a_client_fails() {
-    kill -TERM "$(client)"
+# The driver kills its clients too, within milliseconds, so it is stopped meanwhile.
+clients_fail() {
+    local driver clients
+    driver=$(driver)
+    kill -STOP "$driver"
+    mapfile -t clients < <(clients)
+    kill -TERM "${clients[@]}"
+    kill -CONT "${clients[@]}" "$driver"
     process_gone "$SPAWNED"
 }
 
 driver_works() {
-    [[ -n $(client) ]]
+    [[ -n $(clients) ]]
 }
 
 forget_files() {
@@ -67,7 +76,7 @@ teardown() {
     common_requirements
     spawn soak --seconds 600 --stores 2 --clients 3
     wait_until 20 driver_works
-    wait_until 30 a_client_fails
+    wait_until 30 clients_fail
     wait_exit -1 "$SPAWNED" 30
     assert_match "$(output_of "$SPAWNED")" 'ended with status 0xf'
     assert_match "$(output_of "$SPAWNED")" "make soak SEED=$SEED SECONDS=600 STORES=2 "
