@@ -93,18 +93,31 @@ kill_workers() {
     done
 }
 
+# pause_for MS PID: or until the process is gone
+pause_for() {
+    local end_ms=$(($(now_ms) + $1))
+    until (($(now_ms) >= end_ms)) || process_gone "$2"; do
+        sleep 0.03
+    done
+}
+
 # api_killed NAME [-TEST]: without this one of its tests, until its mounts together lost $KILLS
-# workers, 30 to 100 ms apart (longer if workers are slow, because the deaths of workers that have
-# not served yet count against the requests they had).
+# workers, 30 to 100 ms apart: longer if workers are slow, because the deaths of workers that have
+# not served yet count against the requests they had; and twice as long each time while the program
+# ends no test, because a request that workers served at six deaths in a minute is refused.
 api_killed() {
     local -A KILLED=()
-    local kills=0 at
+    local kills=0 at factor=1 ended seen
     start_api "$1"
     while [[ $kills -lt $KILLS ]]; do
         spawn "$BUILD/tests/api/test_$1" "${@:2}"
+        seen=0
         until process_gone "$SPAWNED"; do
             kill_workers
-            sleep "$(printf '0.%03d' $(((RANDOM % 70 + 30) * SLOW)))"
+            ended=$(output_of "$SPAWNED" | wc -l)
+            factor=$((ended == seen ? 2 * factor : 1))
+            seen=$ended
+            pause_for $(((RANDOM % 70 + 30) * SLOW * factor)) "$SPAWNED"
         done
         wait_exit -0 "$SPAWNED"
         kills=0
