@@ -200,7 +200,7 @@ make_model() { # BYTES
     make_model $HALF
     ctl open "$V/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit
     run_logged -3 "$GMSFS" load --timeout 0.3 "$W" "$MODEL"
-    assert_match "$output" 'waiting for memory for .*weights: 10.0 MiB needed, 6.0 MiB free'
+    assert_match "$output" 'waiting for memory for .*weights: 10.0 MiB needed, 6.0 MiB free; .gmsfs status. shows the stores'
     assert_match "$output" 'does not fit: 10.0 MiB needed, 6.0 MiB free of 16.0 MiB; that did not change in the time given; .gmsfs status. shows'
     assert_match "$output" 'wait longer \(--timeout\)'
     assert_state weights EMPTY

@@ -111,5 +111,8 @@ void store_say_memory(const char *path, gmsfs_t *handle, uint64_t needed_bytes)
     }
     size_format_apart((struct size_text[]){{needed_bytes, needed}, {space.free_bytes, available}},
                       2);
-    ui_line(stderr, "waiting for memory for %s: %s needed, %s free", path, needed, available);
+    ui_line(stderr,
+            "waiting for memory for %s: %s needed, %s free; 'gmsfs status' shows the stores that "
+            "have the rest",
+            path, needed, available);
 }
