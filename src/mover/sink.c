@@ -2,6 +2,7 @@
 #include "mover/sink.h"
 
 #include "base/file_io.h"
+#include "base/pages.h"
 #include "mover/work.h"
 
 #include <errno.h>
@@ -130,13 +131,11 @@ static int explain_fault(const struct sink *sink, int error)
 static int write_by_map(const struct sink *sink, const uint8_t *bytes, size_t size_bytes,
                         uint64_t at)
 {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-
     while (size_bytes > 0) {
         size_t part = size_bytes < POPULATE_BYTES ? size_bytes : POPULATE_BYTES;
-        uint64_t begin = at & ~(page - 1);
-        if (madvise(sink->map + begin, (size_t)(at + part - begin), MADV_POPULATE_WRITE) < 0)
-            return explain_fault(sink, errno);
+        int error = pages_make(sink->map + at, part);
+        if (error)
+            return explain_fault(sink, -error);
         memcpy(sink->map + at, bytes, part);
         bytes += part;
         at += part;
