@@ -311,8 +311,8 @@ static int check_wire_ids(struct check *check, const void *item)
 
     if (!is_kept(committed) || !is_kept(working) ||
         (committed && working && !keeps_wire_ids(working, committed)))
-        return core_wrong(
-            check, "the wire ids of its allocations are not those that they were added with");
+        return core_wrong(check,
+                          "the wire id of an allocation changed after the allocation was added");
     return 0;
 }
 
