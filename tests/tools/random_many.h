@@ -201,7 +201,7 @@ static void drain_mount(void)
     if (result != -ECONNRESET)
         check(result, "drain");
     note_all_of_mount('D');
-    if (result != -ECONNRESET)
+    if (!result)
         while ((result = ask_daemon(fd, GMSFS_FDS_DRAIN_END)) == -EBUSY && tool_now_ms() < end_ms)
             tool_pause_us(200);
     close(fd);
