@@ -13,14 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PAGES_PARTS_MAX 64u
-
 /* Drops the pages that lie fully inside, a few at a time; call before free or munmap. Their bytes
  * are lost. */
 void pages_drop(void *at, size_t bytes);
-/* The same for parts that have a few megabytes together: by one call, if they are two and more, no
- * more than PAGES_PARTS_MAX, and the kernel can. */
-void pages_drop_all(void *const *parts, const size_t *bytes, size_t count);
 
 /* Faults in all pages of the bytes with one call instead of one fault each. 0, also if the kernel
  * cannot (before 5.14); or a negative errno. */

@@ -11,10 +11,7 @@
 #define LARGE_BYTES (16u << 10) /* of a value: worth a call of drop_pages */
 #define PREFETCHED  8u
 
-/* Bytes after which no further block is added to one call of drop_pages. */
-#define LEAVING_BYTES (4u << 20)
-
-static layout_drop_pages_fn *drop_pages;
+static void (*drop_pages)(void *at, size_t bytes);
 
 /* References are counted for all its entries together; it is freed as a whole. */
 struct layout_entry_block {
@@ -107,46 +104,20 @@ void layout_entries_ref(struct layout_entry *const *entries, size_t count)
     }
 }
 
-void layout_drop_pages_by(layout_drop_pages_fn *drop)
+void layout_drop_pages_by(void (*drop)(void *at, size_t bytes))
 {
     drop_pages = drop;
 }
 
-/* Large blocks to be freed together, because each call of drop_pages interrupts all threads. */
-struct leaving {
-    void *blocks[LAYOUT_DROPPED_MAX];
-    size_t sizes[LAYOUT_DROPPED_MAX];
-    size_t count, bytes;
-};
-
-static void free_leaving(struct leaving *leaving)
+static void free_block(struct layout_entry_block *block, size_t value_bytes)
 {
-    if (leaving->count > 0)
-        drop_pages(leaving->blocks, leaving->sizes, leaving->count);
-    while (leaving->count > 0)
-        free(leaving->blocks[--leaving->count]);
-    leaving->bytes = 0;
-}
-
-static void free_block(struct leaving *leaving, struct layout_entry_block *block,
-                       size_t value_bytes)
-{
-    if (!drop_pages || value_bytes < LARGE_BYTES) {
-        free(block);
-        return;
-    }
-    leaving->blocks[leaving->count] = block;
-    leaving->sizes[leaving->count++] = value_bytes;
-    leaving->bytes += value_bytes;
-    if (leaving->count == LAYOUT_DROPPED_MAX || leaving->bytes >= LEAVING_BYTES)
-        free_leaving(leaving);
+    if (drop_pages && value_bytes >= LARGE_BYTES)
+        drop_pages(block, value_bytes);
+    free(block);
 }
 
 void layout_entries_release(struct layout_entry *const *entries, size_t count)
 {
-    struct leaving leaving;
-
-    leaving.count = leaving.bytes = 0;
     while (count > 0) {
         struct layout_entry_block *block = entries[count - 1]->block;
         size_t same = count_in_block(entries, count);
@@ -154,8 +125,7 @@ void layout_entries_release(struct layout_entry *const *entries, size_t count)
         /* The owner of all references needs no atomic subtraction: no other thread can get one. */
         if (atomic_load_explicit(&block->refs, memory_order_acquire) == same ||
             atomic_fetch_sub_explicit(&block->refs, same, memory_order_acq_rel) == same)
-            free_block(&leaving, block, entries[count - 1]->value_bytes);
+            free_block(block, entries[count - 1]->value_bytes);
         count -= same;
     }
-    free_leaving(&leaving);
 }

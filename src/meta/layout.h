@@ -71,12 +71,9 @@ struct layout *layout_new(void);
 /* Drops a holder; the last one frees the layout, on any thread: 1,048,576 entries take some 20
  * ms. */
 void layout_free(struct layout *layout);
-#define LAYOUT_DROPPED_MAX 64u
-/* Sets the function that gives the pages of large values back to the system before free(3) does so
- * while it holds malloc's lock (NULL: none does), of LAYOUT_DROPPED_MAX values at most. Once,
- * before other threads start. */
-typedef void layout_drop_pages_fn(void *const *parts, const size_t *bytes, size_t count);
-void layout_drop_pages_by(layout_drop_pages_fn *drop);
+/* Sets the function that gives the pages of a large value back to the system before free(3) does so
+ * while it holds malloc's lock (NULL: none does). Once, before other threads start. */
+void layout_drop_pages_by(void (*drop)(void *at, size_t bytes));
 /* Returns a copy that shares the entries: copies the allocations, and counts once per some hundred
  * entries. NULL if out of memory. */
 struct layout *layout_clone(const struct layout *layout);

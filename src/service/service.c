@@ -10,7 +10,6 @@
 #include "service/transfers.h"
 #include "service/turns.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +40,7 @@ struct service *service_make(struct vmm *vmm, const struct service_options *opti
     if (!vmm_tells_holders(vmm))
         s->host.back = NULL; /* mappings of a registered file could not be charged */
     s->next_memory = 1;
-    static_assert(LAYOUT_DROPPED_MAX <= PAGES_PARTS_MAX, "each call drops the pages at once");
-    layout_drop_pages_by(pages_drop_all);
+    layout_drop_pages_by(pages_drop);
     service_init_bounds(s);
     turns_init(s);
     return s;

@@ -169,16 +169,12 @@ TAP_TEST(a_layout_lives_as_long_as_somebody_holds_it)
     layout_free(clone);
 }
 
-static size_t dropped_bytes, drops;
+static size_t dropped_bytes;
 
-/* Overwrites the memory: it must not be looked at any more. */
-static void count_dropped(void *const *parts, const size_t *bytes, size_t count)
+static void count_dropped(void *at, size_t bytes)
 {
-    drops++;
-    for (size_t i = 0; i < count; i++) {
-        memset(parts[i], 0xdb, bytes[i]);
-        dropped_bytes += bytes[i];
-    }
+    memset(at, 0xdb, bytes);
+    dropped_bytes += bytes;
 }
 
 TAP_TEST(pages_of_a_large_value_are_dropped_with_its_last_holder)
@@ -202,35 +198,6 @@ TAP_TEST(pages_of_a_large_value_are_dropped_with_its_last_holder)
     layout_free(clone);
     check_int(dropped_bytes, sizeof value);
     layout_drop_pages_by(NULL);
-}
-
-/* Sizes that fill a call by their bytes, and sizes that fill it by their number. */
-TAP_TEST(large_values_are_dropped_many_at_once)
-{
-    static const struct {
-        size_t value_bytes, calls;
-    } rows[] = {{128 << 10, 4}, {16 << 10, 2}};
-    static uint8_t value[128 << 10];
-    char key[16];
-
-    for (size_t row = 0; row < 2; row++) {
-        struct layout *layout = layout_new();
-        struct layout_put put = {.slot = LAYOUT_UNBOUND, .key = key, .key_bytes = 7};
-        require(layout != NULL);
-        put.value = value;
-        put.value_bytes = rows[row].value_bytes;
-        for (unsigned i = 0; i < 128; i++) {
-            put.serial = i + 1;
-            snprintf(key, sizeof key, "k%06u", i);
-            require(layout_put(layout, &put) == 0);
-        }
-        drops = dropped_bytes = 0;
-        layout_drop_pages_by(count_dropped);
-        layout_free(layout);
-        layout_drop_pages_by(NULL);
-        check_int(dropped_bytes, 128 * rows[row].value_bytes);
-        check_int(drops, rows[row].calls);
-    }
 }
 
 TAP_TEST(what_has_no_memory_is_no_spool)

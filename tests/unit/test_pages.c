@@ -5,7 +5,6 @@
 
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define PAGES 24
@@ -44,45 +43,4 @@ TAP_TEST(whole_pages_are_dropped_and_the_ends_stay)
     pages_drop(at + 8 * page, 2 * page);
     pages_drop(at + 12 * page + 1, 2 * page - 2);
     check_pages(at, 3u << 1 | 3u << 8);
-}
-
-TAP_TEST(parts_are_dropped_at_once_each_as_if_alone)
-{
-    uint8_t *at = make_used();
-    void *parts[] = {at + page - 1, at + 4 * page + 1, at + 6 * page + 1, at + 9 * page,
-                     at + 20 * page};
-    size_t bytes[] = {2 * page, page, 1, 3 * page + 5, 4 * page};
-
-    pages_drop_all(parts, bytes, 0);
-    pages_drop_all(parts, bytes, sizeof bytes / sizeof bytes[0]);
-    check_pages(at, 1u << 1 | 7u << 9 | 15u << 20);
-}
-
-TAP_TEST(more_parts_than_one_call_takes_are_dropped_too)
-{
-    void *parts[PAGES_PARTS_MAX + 1];
-    size_t bytes[PAGES_PARTS_MAX + 1];
-    uint8_t *at = make_used();
-
-    for (size_t i = 0; i <= PAGES_PARTS_MAX; i++) {
-        parts[i] = at + i % 3 * page;
-        bytes[i] = page;
-    }
-    pages_drop_all(parts, bytes, PAGES_PARTS_MAX + 1);
-    check_pages(at, 7);
-}
-
-TAP_TEST(without_a_descriptor_parts_are_dropped_one_by_one)
-{
-    uint8_t *at = make_used();
-    void *parts[] = {at, at + 2 * page};
-    size_t bytes[] = {page, page};
-    struct rlimit before, none;
-
-    require(getrlimit(RLIMIT_NOFILE, &before) == 0);
-    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
-    require(setrlimit(RLIMIT_NOFILE, &none) == 0);
-    pages_drop_all(parts, bytes, 2);
-    setrlimit(RLIMIT_NOFILE, &before);
-    check_pages(at, 5);
 }
