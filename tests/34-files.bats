@@ -102,12 +102,12 @@ commit_files() {
     W=$M/weights F=$W/files
     commit_files
     echo disk >"$W/residency"
-    wait_until 10 grep -q disk "$W/residency"
+    wait_until 10 grep -q '^disk' "$W/residency"
     assert_eq "$(stat -c %s "$F/whole")" 10000
     cmp "$F/one/two/part" <(tail -c +101 "$T/bytes" | head -c 4097)
     assert_state weights COMMITTED # the reader's close has arrived
     echo device >"$W/residency"
-    wait_until 10 grep -q device "$W/residency"
+    wait_until 10 grep -q '^device' "$W/residency"
     cmp "$F/whole" "$T/bytes"
     mv "$W" "$M/other"
     cmp "$M/other/files/whole" "$T/bytes"

@@ -178,7 +178,7 @@ start_gpu() { # a fake one that becomes suspect
 @test "files in GPU memory that may be damaged are healed from a copy on the host" {
     start_gpu
     echo +host >"$M/one/residency"
-    wait_until 10 grep -q host "$M/one/residency"
+    wait_until 10 grep -q '^device host' "$M/one/residency"
     fake_gpus 'xid 0 48'
     wait_until 10 grep -q '"event":"healed"' "$M/events"
     diff -r "$T/one" "$M/one/files"
