@@ -285,7 +285,7 @@ only_at() { # device | host
     local writer=$SPAWNED
     wait_until 10 has_event move_failed ENOMEM
     never_within 1 process_gone "$writer"
-    at device || grep -q '^moving host' "$W/residency"
+    is_at device # whether the next try has begun or not
     bytes_are_right
     memcg_limit 512
     wait_exit -0 "$writer"
