@@ -68,6 +68,17 @@ there_and_back() { # [STORE]
     done
 }
 
+takes_huge_pages() { # PID: 1 or 0
+    sed -n 's/^THP_enabled:[[:space:]]*//p' "/proc/$1/status"
+}
+
+@test "keeper and worker take no transparent huge pages, and the copier does" {
+    start_gpu
+    wait_until 10 copier
+    assert_eq "$(takes_huge_pages "$KEEPER") $(takes_huge_pages "$(worker_of "$KEEPER")")" '0 0' 'keeper and worker'
+    assert_eq "$(takes_huge_pages "$(copier)")" 1 'the copier'
+}
+
 # bats test_tags=slow
 @test "with a host tier the copier is there before it is needed, and stays" {
     local pid

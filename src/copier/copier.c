@@ -153,6 +153,7 @@ static void begin_process(void)
 
     prctl(PR_SET_NAME, COPIER_COMM);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0); /* inherited; the rings have huge pages */
     if (poll(&worker, 1, 0) > 0 && (worker.revents & POLLHUP))
         _exit(1);
     signal(SIGINT, SIG_IGN); /* from a terminal: the keeper decides */

@@ -190,6 +190,9 @@ static int make_anew(struct keeper *keeper)
 static int begin(struct keeper *keeper)
 {
     raise_limits();
+    /* With huge pages, the default of some systems, a few bytes more of the heap take 2 MiB, for
+     * which nothing has asked room (vmm/room.h). Workers inherit this. */
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (!keeper->setup->takes_over && !keeper->setup->is_stored)
         have_device_woken(keeper);
     privileges_begin_keeper();
