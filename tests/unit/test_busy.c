@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 
+#include <pthread.h>
+
 static unsigned waits, end_after;
 static uint64_t now_ms = 7;
 
@@ -57,8 +59,22 @@ TAP_TEST(a_helper_gives_way_for_its_time_and_no_longer)
     check_int(count_waits(0), 0);
 }
 
-TAP_TEST(other_threads_do_not_wait)
+static void *let_pass(void *unused)
 {
+    busy_let_pass();
+    return unused;
+}
+
+TAP_TEST(a_thread_that_does_not_give_way_does_not_wait_whatever_others_do)
+{
+    pthread_t other;
+
+    busy_give_way_for(1000);
+    busy_begin();
+    waits = 0;
+    require(pthread_create(&other, NULL, let_pass, NULL) == 0);
+    pthread_join(other, NULL);
+    check_int(waits, 0);
     busy_give_way_for(0);
     check_int(count_waits(0), 0);
 }
