@@ -71,10 +71,9 @@ struct layout *layout_new(void);
 /* Drops a holder; the last one frees the layout, on any thread: 1,048,576 entries take some 20
  * ms. */
 void layout_free(struct layout *layout);
-/* Frees `count` blocks of malloc with entries, at most LAYOUT_FREED_MAX. value_bytes: of the value
- * in each; a block of several entries has none of 4,080 bytes and more.
- */
 #define LAYOUT_FREED_MAX 64u
+/* Frees at most LAYOUT_FREED_MAX blocks of malloc with entries. value_bytes: of a value in each; a
+ * value of 4,080 bytes and more is alone in its block. */
 typedef void layout_free_blocks_fn(void *const *blocks, const size_t *value_bytes, size_t count);
 /* Sets the function that frees blocks on each thread that drops a last holder (NULL: free(3)).
  * Once, before other threads start. */
