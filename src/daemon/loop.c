@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/loop.h"
 
-#include "base/busy.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -402,7 +401,6 @@ int loop_turn(struct loop *loop, uint64_t timeout_ms)
 
     if (count < 0)
         return errno == EINTR ? 0 : -errno;
-    busy_begin();
     loop->event_count = count;
     if (count > 0)
         note_events(loop);
@@ -413,7 +411,6 @@ int loop_turn(struct loop *loop, uint64_t timeout_ms)
         loop->calls.on_idle(loop->calls.context);
         end_step(loop);
     }
-    busy_end();
     return 0;
 }
 

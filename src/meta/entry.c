@@ -8,9 +8,10 @@
 
 /* A page, less the overhead of malloc. */
 #define BLOCK_BYTES 4080u
+#define LARGE_BYTES (16u << 10) /* of a value: worth a call of drop_pages */
 #define PREFETCHED  8u
 
-static layout_free_blocks_fn *free_blocks_by;
+static void (*drop_pages)(void *at, size_t bytes);
 
 /* References are counted for all its entries together; it is freed as a whole. */
 struct layout_entry_block {
@@ -103,46 +104,28 @@ void layout_entries_ref(struct layout_entry *const *entries, size_t count)
     }
 }
 
-void layout_free_blocks_by(layout_free_blocks_fn *free_blocks)
+void layout_drop_pages_by(void (*drop)(void *at, size_t bytes))
 {
-    free_blocks_by = free_blocks;
+    drop_pages = drop;
 }
 
-/* Blocks to be freed together. */
-struct leaving {
-    void *blocks[LAYOUT_FREED_MAX];
-    size_t value_bytes[LAYOUT_FREED_MAX];
-    size_t count;
-};
-
-static void free_leaving(struct leaving *leaving)
+static void free_block(struct layout_entry_block *block, size_t value_bytes)
 {
-    if (free_blocks_by && leaving->count > 0)
-        free_blocks_by(leaving->blocks, leaving->value_bytes, leaving->count);
-    else
-        for (size_t i = 0; i < leaving->count; i++)
-            free(leaving->blocks[i]);
-    leaving->count = 0;
+    if (drop_pages && value_bytes >= LARGE_BYTES)
+        drop_pages(block, value_bytes);
+    free(block);
 }
 
 void layout_entries_release(struct layout_entry *const *entries, size_t count)
 {
-    struct leaving leaving;
-
-    leaving.count = 0;
     while (count > 0) {
         struct layout_entry_block *block = entries[count - 1]->block;
         size_t same = count_in_block(entries, count);
 
         /* The owner of all references needs no atomic subtraction: no other thread can get one. */
         if (atomic_load_explicit(&block->refs, memory_order_acquire) == same ||
-            atomic_fetch_sub_explicit(&block->refs, same, memory_order_acq_rel) == same) {
-            leaving.value_bytes[leaving.count] = entries[count - 1]->value_bytes;
-            leaving.blocks[leaving.count++] = block;
-        }
+            atomic_fetch_sub_explicit(&block->refs, same, memory_order_acq_rel) == same)
+            free_block(block, entries[count - 1]->value_bytes);
         count -= same;
-        if (leaving.count == LAYOUT_FREED_MAX)
-            free_leaving(&leaving);
     }
-    free_leaving(&leaving);
 }

@@ -71,13 +71,9 @@ struct layout *layout_new(void);
 /* Drops a holder; the last one frees the layout, on any thread: 1,048,576 entries take some 20
  * ms. */
 void layout_free(struct layout *layout);
-#define LAYOUT_FREED_MAX 64u
-/* Frees at most LAYOUT_FREED_MAX blocks of malloc with entries. value_bytes: of a value in each; a
- * value of 4,080 bytes and more is alone in its block. */
-typedef void layout_free_blocks_fn(void *const *blocks, const size_t *value_bytes, size_t count);
-/* Sets the function that frees blocks on each thread that drops a last holder (NULL: free(3)).
- * Once, before other threads start. */
-void layout_free_blocks_by(layout_free_blocks_fn *free_blocks);
+/* Sets the function that gives the pages of a large value back to the system before free(3) does so
+ * while it holds malloc's lock (NULL: none does). Once, before other threads start. */
+void layout_drop_pages_by(void (*drop)(void *at, size_t bytes));
 /* Returns a copy that shares the entries: copies the allocations, and counts once per some hundred
  * entries. NULL if out of memory. */
 struct layout *layout_clone(const struct layout *layout);

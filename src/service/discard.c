@@ -2,15 +2,12 @@
 #include "service/discard.h"
 
 #include "base/blob.h"
-#include "base/busy.h"
 #include "base/pages.h"
 #include "service/service_internal.h"
 
 #include <stdlib.h>
 
-#define SMALL_BYTES (1u << 20)  /* freed at once: that takes less time than a helper thread */
-#define LARGE_BYTES (16u << 10) /* of a value: worth a call of pages_drop */
-#define GIVE_WAY_MS 1000u       /* to the loop, by a helper that frees an object */
+#define SMALL_BYTES (1u << 20) /* freed at once: that takes less time than a helper thread */
 
 struct discard {
     struct task task; /* first */
@@ -21,9 +18,7 @@ struct discard {
 static void run_discard(struct job *job)
 {
     struct discard *discard = (struct discard *)job;
-    busy_give_way_for(GIVE_WAY_MS);
     discard->free_it(discard->object);
-    busy_give_way_for(0);
 }
 
 void service_discard(struct service *s, void (*free_it)(void *object), void *object)
@@ -79,16 +74,4 @@ void service_discard_garbage(struct service *s)
     }
     *kept = garbage;
     service_discard(s, free_garbage, kept);
-}
-
-void service_free_entries(void *const *blocks, const size_t *value_bytes, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (value_bytes[i] >= LARGE_BYTES)
-            pages_drop(blocks[i], value_bytes[i]);
-    for (size_t i = 0; i < count; i++) {
-        if (value_bytes[i] >= LARGE_BYTES)
-            busy_let_pass();
-        free(blocks[i]);
-    }
 }

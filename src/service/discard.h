@@ -8,8 +8,6 @@
 #ifndef GMSFS_SERVICE_DISCARD_H
 #define GMSFS_SERVICE_DISCARD_H
 
-#include <stddef.h>
-
 struct blob;
 struct service;
 
@@ -18,9 +16,5 @@ void service_discard(struct service *s, void (*free_it)(void *object), void *obj
 void service_discard_blob(struct service *s, struct blob *blob);
 /* Frees the core's garbage, at the end of the step. */
 void service_discard_garbage(struct service *s);
-/* Frees blocks of a layout's entries (layout_free_blocks_by), on any thread. Gives the pages of
- * large values back before free(3) does so while it holds malloc's lock, and a helper frees these
- * between the turns of the loop. */
-void service_free_entries(void *const *blocks, const size_t *value_bytes, size_t count);
 
 #endif

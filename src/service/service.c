@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* service - makes and frees the service; calls of the loop; observers */
+#include "base/pages.h"
 #include "service/account.h"
 #include "service/cost.h"
 #include "service/discard.h"
@@ -39,7 +40,7 @@ struct service *service_make(struct vmm *vmm, const struct service_options *opti
     if (!vmm_tells_holders(vmm))
         s->host.back = NULL; /* mappings of a registered file could not be charged */
     s->next_memory = 1;
-    layout_free_blocks_by(service_free_entries);
+    layout_drop_pages_by(pages_drop);
     service_init_bounds(s);
     turns_init(s);
     return s;

@@ -7,8 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define COUNT       (20 * INDEX_CHUNK_ENTRIES)
-#define LARGE_BYTES (64u << 10)
+#define COUNT (20 * INDEX_CHUNK_ENTRIES)
 
 static char keys[COUNT][16];
 
@@ -170,59 +169,35 @@ TAP_TEST(a_layout_lives_as_long_as_somebody_holds_it)
     layout_free(clone);
 }
 
-static size_t freed_blocks, freed_large;
+static size_t dropped_bytes;
 
-static void count_freed(void *const *blocks, const size_t *value_bytes, size_t count)
+static void count_dropped(void *at, size_t bytes)
 {
-    check(count > 0 && count <= LAYOUT_FREED_MAX);
-    freed_blocks += count;
-    for (size_t i = 0; i < count; i++) {
-        freed_large += value_bytes[i] == LARGE_BYTES;
-        free(blocks[i]);
-    }
+    memset(at, 0xdb, bytes);
+    dropped_bytes += bytes;
 }
 
-/* Entries that were put together lie in blocks in the order of their keys. */
-static size_t count_blocks(const struct layout *layout)
-{
-    const struct layout_entry_block *last = NULL;
-    size_t count = 0;
-
-    for (size_t i = 0; i < COUNT; i++) {
-        const struct layout_entry *entry = layout_find_entry(layout, keys[i], 6);
-        require(entry != NULL);
-        count += entry->block != last;
-        last = entry->block;
-    }
-    return count;
-}
-
-TAP_TEST(a_block_of_entries_is_freed_once_with_its_last_holder)
+TAP_TEST(pages_of_a_large_value_are_dropped_with_its_last_holder)
 {
     enum {
-        LARGE_VALUES = 3 * LAYOUT_FREED_MAX / 2
+        LARGE_BYTES = 64 << 10
     };
     static uint8_t value[LARGE_BYTES];
     struct layout *layout = make_layout(1), *clone;
-    size_t blocks;
+    struct layout_put put = make_put(7, 1007);
 
-    for (uint32_t i = 0; i < LARGE_VALUES; i++) {
-        struct layout_put put = make_put(i, 1000 + i);
-        put.value = value;
-        put.value_bytes = sizeof value;
-        require(layout_put(layout, &put) == 0);
-    }
+    put.value = value;
+    put.value_bytes = sizeof value;
+    require(layout_put(layout, &put) == 0);
     clone = layout_clone(layout);
     require(clone != NULL);
-    blocks = count_blocks(layout);
-    layout_free_blocks_by(count_freed);
+    layout_drop_pages_by(count_dropped);
     layout_free(layout);
-    check_int(freed_blocks, 0);
+    check_int(dropped_bytes, 0);
     check(memcmp(layout_find_entry(clone, keys[7], 6)->value, value, sizeof value) == 0);
     layout_free(clone);
-    layout_free_blocks_by(NULL);
-    check_int(freed_large, LARGE_VALUES);
-    check_int(freed_blocks, blocks);
+    check_int(dropped_bytes, sizeof value);
+    layout_drop_pages_by(NULL);
 }
 
 TAP_TEST(what_has_no_memory_is_no_spool)

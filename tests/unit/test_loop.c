@@ -6,19 +6,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static unsigned waits; /* for a busy loop */
-
-static int count_wait(unsigned us)
-{
-    (void)us;
-    waits++;
-    return 0;
-}
-
-#define usleep count_wait
-#include "base/busy.c"
-#undef usleep
-
 #define LOUD_COUNT 300u
 #define QUIET_AT   LOUD_COUNT
 #define ALL        (LOUD_COUNT + 1)
@@ -166,25 +153,4 @@ TAP_TEST(each_of_many_users_with_events_is_served_in_each_turn)
         if (!check_int(of_user[i], 1))
             break;
     end(ALL_OF_USERS);
-}
-
-static void let_pass(struct event_watch *watch, uint32_t events)
-{
-    (void)watch;
-    (void)events;
-    busy_let_pass();
-}
-
-TAP_TEST(the_loop_is_busy_in_a_turn_and_not_between_two)
-{
-    watch_for(1, EVENT_READ);
-    watches[0].ready = let_pass;
-    busy_give_way_for(3600 * 1000);
-    require(loop_turn(loop, 0) == 0);
-    check(waits > 0);
-    waits = 0;
-    busy_let_pass();
-    check_int(waits, 0);
-    busy_give_way_for(0);
-    end(1);
 }
