@@ -16,6 +16,7 @@ static void (*drop_pages)(void *at, size_t bytes);
 /* References are counted for all its entries together; it is freed as a whole. */
 struct layout_entry_block {
     atomic_size_t refs;
+    size_t bytes; /* of the whole block */
     struct layout_entry first[];
 };
 
@@ -39,11 +40,13 @@ static struct layout_entry *maker_take(struct layout_entry_maker *maker, size_t 
             room_bytes = maker->left_bytes;
         if (room_bytes < cost_bytes)
             room_bytes = cost_bytes;
-        maker->block = malloc(sizeof *maker->block + room_bytes);
+        size_t block_bytes = sizeof *maker->block + room_bytes;
+        maker->block = malloc(block_bytes);
         maker->used_bytes = 0;
         maker->room_bytes = maker->block ? room_bytes : 0;
         if (!maker->block)
             return NULL;
+        maker->block->bytes = block_bytes;
         atomic_init(&maker->block->refs, 0);
     }
     struct layout_entry *entry =
@@ -109,10 +112,16 @@ void layout_drop_pages_by(void (*drop)(void *at, size_t bytes))
     drop_pages = drop;
 }
 
+/* First writes to the block's first and last byte: where a fork(2) shared their pages, free(3)
+ * would wait for the copies while it holds malloc's lock. */
 static void free_block(struct layout_entry_block *block, size_t value_bytes)
 {
+    volatile uint8_t *begin = (uint8_t *)block, *end = begin + block->bytes;
+
     if (drop_pages && value_bytes >= LARGE_BYTES)
         drop_pages(block, value_bytes);
+    *begin = 0;
+    end[-1] = 0;
     free(block);
 }
 
