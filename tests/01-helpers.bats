@@ -282,7 +282,7 @@ counts() { # COUNTS [--quick | --slow] [KIND:]FILE
 @test "make test runs the quick tests, make check all of them" {
     requires make
     cd "$ROOT"
-    unset MAKEFLAGS MAKELEVEL
+    unset MAKEFLAGS MAKELEVEL ONLY
     run_logged -0 bash -c 'make -n test | grep -E "^(scripts/deps|O=)"; make -n check | grep ^O=; make -n check ONLY=slow | grep ^O='
     assert_eq "${lines[0]}" 'scripts/deps test'
     assert_match "${lines[1]}" 'tests/run --quick'

@@ -83,7 +83,7 @@ says_where() {
     start_weights size=64M
     commit_model
     mkdir "$M/q wen'"
-    serve host="$M"
+    serve --pages "$ROOT/web" host="$M"
     ask 200 ui/mounts.json
     assert_eq "$(jq -c . "$T/body")" '["host"]'
     ask 200 host/

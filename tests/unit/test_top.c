@@ -378,7 +378,7 @@ TAP_TEST(a_mount_that_is_not_there_is_shown_with_the_way_out)
 
 TAP_TEST(of_more_mounts_than_fit_the_chosen_ones_is_shown)
 {
-    char names[32][16];
+    char names[32][24];
     const char *mounts[32];
     top = top_new();
     for (int i = 0; i < 32; i++) {
