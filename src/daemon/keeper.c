@@ -430,6 +430,7 @@ int keeper_main(const struct keeper_setup *setup)
                   setup->takes_over ? "not taken over" : "not mounted", strerror(-error));
     if (error) {
         relay_drain(setup->relay);
+        backings_free(&keeper.backings);
         return 1;
     }
     do
