@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,17 @@ BENCH_UNUSED static void bench_check(const char *label, int result)
 {
     if (result < 0)
         bench_die(label, result);
+}
+
+/* Puts this process and its later children on processor 0, where bench/run has put the daemons: on
+ * which processors the kernel lets two processes take turns makes more of a difference than all
+ * that they do. */
+BENCH_UNUSED static void bench_share_cpu(void)
+{
+    cpu_set_t first = {0};
+
+    CPU_SET(0, &first);
+    bench_call("affinity", sched_setaffinity(0, sizeof first, &first));
 }
 
 BENCH_UNUSED static double bench_now_us(void)

@@ -9,7 +9,6 @@
  * same for both, and answers are taken apart by msgpack-c in both.
  */
 #include <msgpack.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -477,7 +476,6 @@ int main(int argc, char **argv)
     };
     struct peer ours = {.descriptor = -1, .answer = malloc(FRAME_ROOM)};
     struct peer floor = {.descriptor = -1, .answer = malloc(FRAME_ROOM)};
-    cpu_set_t first = {0};
     struct reply *reply;
     size_t entries;
     pid_t child;
@@ -489,9 +487,7 @@ int main(int argc, char **argv)
     if (!ours.answer || !floor.answer)
         bench_die("answers", ENOMEM);
     entries = bench_number(argv[2]);
-    /* As in open_close: together with both servers, ours put there by bench/run. */
-    CPU_SET(0, &first);
-    bench_call("affinity", sched_setaffinity(0, sizeof first, &first));
+    bench_share_cpu();
     child = start_floor(&floor, &reply);
     for (int round = 0; round < BENCH_ROUNDS; round++)
         run_round(measures, round, argv[1], entries, &ours, &floor, reply);

@@ -164,6 +164,7 @@ int main(int argc, char **argv)
     gmsfs = argv[1];
     mount = argv[3];
     model = argv[4];
+    bench_share_cpu();
     for (int i = 0; i < ROW_COUNT; i++)
         quiet_us[i] = measure(&rows[i]);
     for (int i = 0; i < KIND_COUNT; i++)

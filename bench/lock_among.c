@@ -11,7 +11,6 @@
  * short turns with open+close of FLOOR_FILE, by which the machine's own change is taken out; and of
  * each the turn counts than which a tenth were quicker, so that others on the machine do not.
  */
-#include <sched.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -123,14 +122,12 @@ int main(int argc, char **argv)
 {
     struct cycle writer, reader;
     char path[PLACES_PATH_BYTES];
-    cpu_set_t first = {0};
 
     if (argc != 5) {
         fputs("usage: lock_among MOUNT FLOOR_FILE STORES POOLS\n", stderr);
         return 2;
     }
-    CPU_SET(0, &first);
-    bench_call("affinity", sched_setaffinity(0, sizeof first, &first));
+    bench_share_cpu();
     make_pools(argv[1], bench_number(argv[4]));
     make_stores(argv[1], 0, 1, bench_number(argv[4]));
     snprintf(path, sizeof path, "%s/weights/lock", argv[1]);

@@ -5,7 +5,6 @@
  *   open_close STORE FLOOR_FILE
  */
 #include <gmsfs.h>
-#include <sched.h>
 
 #include "bench.h"
 
@@ -38,16 +37,12 @@ int main(int argc, char **argv)
 {
     char path[4096];
     gmsfs_t *store;
-    cpu_set_t first = {0};
 
     if (argc != 3) {
         fputs("usage: open_close STORE FLOOR_FILE\n", stderr);
         return 2;
     }
-    /* Together with both daemons, which bench/run has put there: on which processors the kernel
-     * lets two processes take turns makes more of a difference than all that they do. */
-    CPU_SET(0, &first);
-    bench_call("affinity", sched_setaffinity(0, sizeof first, &first));
+    bench_share_cpu();
     /* Readers need something committed. */
     bench_check(argv[1], gmsfs_open(argv[1], &store));
     bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RW, 5000));

@@ -7,7 +7,6 @@
  * The second is of a daemon that was linked with bench/unrecorded. All share one CPU.
  */
 #include <gmsfs.h>
-#include <sched.h>
 
 #include "bench.h"
 
@@ -59,14 +58,12 @@ static void compare(const char *label, char **stores, double (*time_chunk)(const
 
 int main(int argc, char **argv)
 {
-    cpu_set_t first = {0};
 
     if (argc != 3) {
         fputs("usage: recorded STORE UNRECORDED_STORE\n", stderr);
         return 2;
     }
-    CPU_SET(0, &first);
-    bench_call("affinity", sched_setaffinity(0, sizeof first, &first));
+    bench_share_cpu();
     compare("lock+unlock, recorded / not recorded (one CPU)", argv + 1, time_locks);
     compare("allocate+free, recorded / not recorded (one CPU)", argv + 1, time_allocations);
     return 0;
