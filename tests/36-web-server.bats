@@ -127,6 +127,15 @@ says_pages() {
     cp -r "$T/pages" "$T/usr/share/gmsfs/web"
     GMSFS=$T/usr/bin/gmsfs serve host="$M"
     ask 200 ui/page.js
+    rm -r "$T/usr/share/gmsfs/web"
+    for path in "$T" "$T/usr"; do # our tree, of build/test/gmsfs and of build/gmsfs
+        stop_serving
+        mkdir -p "$path/src/web"
+        touch "$path/src/web/config.c"
+        GMSFS=$T/usr/bin/gmsfs serve host="$M"
+        ask 200 ui/page.js
+        rm -r "$path/src"
+    done
 }
 
 @test "wrong orders are refused with the way out" {
