@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Page faults inside free(3) of entries whose pages a child process shares, as for a snapshot. */
+/* Page faults inside free(3) of entries, while a child process, as of a snapshot, shares the pages.
+ */
 #include "tap.h"
 
 #include <malloc.h>
